@@ -1,0 +1,57 @@
+"""An array module behind a small protocol: what a run asks of the place where its arrays live.
+
+`open_backend("cpu")` gives one.  Primitives' functions take the backend's `xp`; everything that differs
+between array modules beyond `xp` is a method here, so no other file asks which one it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+Array: TypeAlias = Any
+HostArray: TypeAlias = Any  # numpy.ndarray
+
+
+class Backend(Protocol):
+    """Where arrays live.
+
+    name:  `numpy`, `strict` or `cupy`
+    xp:    the array module that primitives compute with
+    """
+
+    name: str
+    xp: Any
+
+    def asarray(self, host: HostArray) -> Array:
+        """A copy of a NumPy array in this backend's memory; never aliases `host`."""
+
+    def to_host(self, x: Array) -> HostArray:
+        """A copy of `x` as a NumPy array.  A host read: for outputs, checkpoints and the prompt, never in a step."""
+
+    def counters(self, n: int) -> Array:
+        """`n` zeros, f64[n]: the counter vector of a step or a pass."""
+
+    def tally(self, counters: Array, slots: Sequence[int], values: Sequence[Array]) -> None:
+        """Add the 0-d arrays or host numbers `values` to `counters` at `slots` (a slot may repeat), each
+        taken to f64 first.  No host read."""
+
+    def tally_maximum(self, extremes: Array, slots: Sequence[int], values: Sequence[Array]) -> None:
+        """Raise `extremes[slots]` (f64) to `values` where these are larger; a NaN stays a NaN.  No host read."""
+
+    def read(self, counters: Array) -> HostArray:
+        """The counter vector on the host, f64: the one read of a step or a pass."""
+
+    def count_nonfinite(self, x: Array) -> Array:
+        """How many elements of `x` are NaN or infinite when taken to f32, a 0-d f64 array or a host number.
+
+        f64 1e300 counts.  Integers and bools never do.  Exact at any size."""
+
+    def count_nonfinite_own(self, x: Array) -> Array:
+        """The same in the array's own type (f64 1e300 does not count): the finite guard's test."""
+
+    def count_true(self, mask: Array) -> Array:
+        """How many elements of the bool array `mask` are true: counted as integers, exact at any size."""
+
+    def synchronize(self) -> None:
+        """Wait for all that was asked of the device; nothing on a host backend."""
