@@ -209,10 +209,13 @@ class Draws:
         high, low = words >> np.uint64(32), words & np.uint64(2**32 - 1)
         return self.asarray(high.astype(np.int64)), self.asarray(low.astype(np.int64))
 
-    def keep(self, place: str, shape: Sequence[int], p: float) -> Array:
-        """0 with probability `p` and 1 / (1 − p) otherwise, f32[*shape]: 0 where the uniform f32 draw is below `p`."""
+    def keep(self, place: str, shape: Sequence[int], p: float, dtype: str = "float32") -> Array:
+        """0 with probability `p` and 1 / (1 − p) otherwise, `dtype`[*shape].
+
+        It is 0 where the uniform f32 draw is below `p`, rounded to f32.
+        """
         kept = uniforms_f32(self.words(place, prod(shape))) >= p
-        return self.asarray((kept * np.float32(1 / (1 - p))).reshape(shape))
+        return self.asarray((kept * np.dtype(dtype).type(1 / (1 - p))).reshape(shape))
 
     def permutation(self, place: str, n: int) -> Array:
         """A permutation of 0 … n − 1, i32[n]: see `order`."""

@@ -2,7 +2,7 @@
 
 import hashlib
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]  # it has no types
 import numpy as np
 import pytest
 
@@ -181,7 +181,13 @@ def test_a_batch_order_is_a_function_of_seed_and_labels() -> None:
     assert first.dtype == np.int64
     assert sorted(first.tolist()) == list(range(50))
     assert np.array_equal(first, random.permutation_of(50, 3, "train", 1))
-    others = [random.permutation_of(50, *p) for p in [(4, "train", 1), (3, "train", 2), (3, "test", 1), (3, "train1")]]
+    moved: list[tuple[int, tuple[object, ...]]] = [
+        (4, ("train", 1)),
+        (3, ("train", 2)),
+        (3, ("test", 1)),
+        (3, ("train1",)),
+    ]
+    others = [random.permutation_of(50, seed, *labels) for seed, labels in moved]
     assert len({o.tobytes() for o in [first, *others]}) == 5
     assert random.permutation_of(0, 3).tolist() == []
 

@@ -141,7 +141,10 @@ class Primitive:
                  one, with the operand's number as `index`; None for the whole: no gradient at all
     into:        like vjp, (acc, g, out, *operands, **static) -> acc plus the cotangent: for indexing,
                  whose dense cotangent would be as large as the whole array for each use
-    draws:       takes a `Draw` after xp
+    draws:       takes the run's `Draws` after xp, and the static operand `place`, the text of the place in
+                 the program that it draws for; a composite takes `place` only, to hand it on
+    needs_emitter:  a composite that takes the emitter before its values, of which it may have none
+    uses_training:  a composite that takes the static operand `training`, what `(training?)` gives there
     moves:       its results are among its operands' elements: rounding them again changes nothing
     in_place:    the operand whose buffer `forward(..., out=buffer)` may write into when nothing else
                  needs it, or None
@@ -162,6 +165,8 @@ class Primitive:
     elementwise: bool
     host: Callable[..., Any] | None
     draws: bool
+    needs_emitter: bool
+    uses_training: bool
     moves: bool
     in_place: int | None
     internal: bool
@@ -268,9 +273,9 @@ def primitive(
             Primitive(
                 name=name, signature=signature, params=(params := parse_signature(signature)), forward=forward,
                 expand=None, rule=type, promote=promote, vjp=vjp, into=into, sample=sample, cases=cases,
-                elementwise=elementwise, host=host, draws=draws, moves=moves, in_place=in_place,
-                internal=internal, cuda=cuda, arrays=tuple(p for p in params if p.kind == "array"),
-                doc=inspect.getdoc(forward) or "",
+                elementwise=elementwise, host=host, draws=draws, needs_emitter=False, uses_training=False,
+                moves=moves, in_place=in_place, internal=internal, cuda=cuda,
+                arrays=tuple(p for p in params if p.kind == "array"), doc=inspect.getdoc(forward) or "",
             )
         )  # fmt: skip
 
@@ -286,11 +291,16 @@ def composite(
     cases: tuple[Case, ...] = (),
     elementwise: bool = False,
     host: Callable[..., Any] | None = None,
+    draws: bool = False,
+    needs_emitter: bool = False,
+    uses_training: bool = False,
 ) -> Callable[[Callable[..., Any]], Primitive]:
     """Register the decorated function, (*values, **static) -> value, as the primitive `name`.
 
     Its type and its gradient are those of the primitives it is made of.  In a bf16 region it is
-    rounded at its edges only.
+    rounded at its edges only.  One that draws, needs an emitter or uses training is called by the
+    evaluator alone, which has these to give; within one the draw is made by
+    `emitter.apply(draw_…, (), {"shape": …, "place": place})`.
     """
 
     def entry(expand: Callable[..., Any]) -> Primitive:
@@ -298,8 +308,9 @@ def composite(
             Primitive(
                 name=name, signature=signature, params=(params := parse_signature(signature)), forward=None,
                 expand=expand, rule=None, promote=promote, vjp=None, into=None, sample=sample, cases=cases,
-                elementwise=elementwise, host=host, draws=False, moves=False, in_place=None, internal=False,
-                cuda="", arrays=tuple(p for p in params if p.kind == "array"), doc=inspect.getdoc(expand) or "",
+                elementwise=elementwise, host=host, draws=draws, needs_emitter=needs_emitter,
+                uses_training=uses_training, moves=False, in_place=None, internal=False, cuda="",
+                arrays=tuple(p for p in params if p.kind == "array"), doc=inspect.getdoc(expand) or "",
             )
         )  # fmt: skip
 
