@@ -11,12 +11,199 @@ something else.  The contract rules have their own table, `contracts.py`.
 
 from __future__ import annotations
 
-from sxi.errors import Code, SxiError, register
+from sxi.errors import Code, Incomplete, SxiError, register
 
 
-def _code(number: str, message: str, why: str, **rest: str) -> Code:
-    return register(Code(f"E-{number}", message, why, **rest))
+def _code(number: str, message: str, why: str, *, kind: type[SxiError] = SxiError, **rest: str) -> Code:
+    return register(Code(f"E-{number}", message, why, kind=kind, **rest))
 
+
+# Reading: the text itself is wrong, whatever it was meant to say.
+
+NOT_UTF8 = _code(
+    "READ-001",
+    "byte 0x{byte:02X} is not UTF-8 here",
+    "A program is text in UTF-8; other encodings would be read as other characters, silently. "
+    "There is no program to show: a text cannot hold the byte.",
+    help="save the file as UTF-8",
+)
+FILE_UNREADABLE = _code(
+    "READ-002",
+    "{path} cannot be read: {reason}",
+    "The file does not exist, is a folder, or may not be read.",
+    breaks="""
+        (import "nowhere.sx")
+        ;       ^ E-READ-002
+    """,
+    fixed="""
+        (define x 1)
+    """,
+)
+UNCLOSED = _code(
+    "READ-003",
+    "{opener} is not closed",
+    "Each bracket is closed by its own kind. The error stands at the bracket that was opened; where the lines' "
+    "indentation contradicts the brackets, that place is shown too.",
+    breaks="""
+        (define x (+ 1 2
+        ;         ^ E-READ-003
+    """,
+    fixed="""
+        (define x (+ 1 2))
+    """,
+    kind=Incomplete,
+)
+WRONG_CLOSER = _code(
+    "READ-004",
+    "{closer} does not close {opener}",
+    "Brackets nest: the one opened last is closed first, by its own kind.",
+    breaks="""
+        (define x (+ 1 2])
+        ;               ^ E-READ-004
+    """,
+    fixed="""
+        (define x (+ 1 2))
+    """,
+    help="write {wanted} here, or close {opener} before it",
+)
+STRAY_CLOSER = _code(
+    "READ-005",
+    "{closer} closes nothing",
+    "A closing bracket needs one that was opened before it.",
+    breaks="""
+        (define x 1))
+        ;           ^ E-READ-005
+    """,
+    fixed="""
+        (define x 1)
+    """,
+    help="take {closer} away, or open its bracket before it",
+)
+TOO_DEEP = _code(
+    "READ-006",
+    "forms nest more than {limit:,} deep",
+    "Forms nest at most so deep that everything that walks them can do so safely. A program written by hand nests "
+    "about ten deep; one that is written by a program can name its parts. No program short enough to show breaks this.",
+    help="name the inner parts by define or let",
+)
+BAD_NUMBER = _code(
+    "READ-007",
+    "{word} is not a number: {reason}",
+    "What starts like a number, with a digit or with a sign or a point before one, is a number or an error, "
+    "never a name: a slip in a number is found where it stands.",
+    breaks="""
+        (define rate 1e-3x)
+        ;            ^ E-READ-007
+    """,
+    fixed="""
+        (define rate 1e-3)
+    """,
+)
+ODD_CHARACTER = _code(
+    "READ-008",
+    "{name} ({point}) does not belong in a program",
+    "Some characters look like a space, a quote or a bracket without being one, or are not seen at all. "
+    "In a name they would make two names that look the same, so they stand in strings and comments only; "
+    "control characters stand in no string either.",
+    breaks="""
+        (define x \u22121)
+        ;         ^ E-READ-008
+    """,
+    fixed="""
+        (define x -1)
+    """,
+    help="{repair}",
+)
+BAD_ESCAPE = _code(
+    "READ-009",
+    "{escape} is not an escape: {reason}",
+    "A backslash in a string begins an escape. A backslash that means itself is written twice.",
+    breaks="""
+        (print "C:\\data")
+        ;         ^ E-READ-009
+    """,
+    fixed="""
+        (print "C:\\\\data")
+    """,
+    help="{repair}",
+)
+UNFINISHED_STRING = _code(
+    "READ-010",
+    "this string does not end",
+    "A string ends at the next double quote; it may run over several lines. The error stands where it began.",
+    breaks="""
+        (print "hello)
+        ;      ^ E-READ-010
+    """,
+    fixed="""
+        (print "hello")
+    """,
+    help='write " where it ends',
+    kind=Incomplete,
+)
+UNFINISHED_COMMENT = _code(
+    "READ-011",
+    "this comment does not end",
+    "A block comment ends at its own |#; comments within it are counted. The error stands where the outermost began.",
+    breaks="""
+        (define x 1) #| the first
+        ;            ^ E-READ-011
+    """,
+    fixed="""
+        (define x 1) #| the first |#
+    """,
+    help="write |# where it ends",
+    kind=Incomplete,
+)
+NOTHING_FOLLOWS = _code(
+    "READ-012",
+    "no form follows {prefix}",
+    "A quote stands before the form it quotes, and #; before the form it comments out, in the same brackets.",
+    breaks="""
+        (print 1 ')
+        ;        ^ E-READ-012
+    """,
+    fixed="""
+        (print 1 'x)
+    """,
+)
+NO_FORM_AT_END = _code(
+    "READ-013",
+    "the text ends after {prefix}",
+    "A quote stands before the form it quotes, and #; before the form it comments out.",
+    breaks="""
+        (print 1) #;
+        ;         ^ E-READ-013
+    """,
+    fixed="""
+        (print 1) #;(print 2)
+    """,
+    kind=Incomplete,
+)
+EMPTY_KEYWORD = _code(
+    "READ-014",
+    "a colon alone is no keyword",
+    "A keyword is a colon and its name, without white space between them.",
+    breaks="""
+        (sum (ones [3]) : axis 0)
+        ;               ^ E-READ-014
+    """,
+    fixed="""
+        (sum (ones [3]) :axis 0)
+    """,
+)
+STRAY_COMMENT_END = _code(
+    "READ-015",
+    "|# ends no comment",
+    "A block comment begins with #| and comments within it are counted, so each |# has its own #|.",
+    breaks="""
+        (define x 1) |#
+        ;            ^ E-READ-015
+    """,
+    fixed="""
+        (define x 1)
+    """,
+)
 
 # Shapes: the message is preceded by the call and the types of its arguments.
 
@@ -149,6 +336,370 @@ TYPES_DIFFER = _code(
     "DTYPE-006",
     "{left} and {right} differ",
     "These arrays are taken together without a conversion, so their types must be the same.",
+)
+
+# Runs: data.  No program alone gives one of these: each takes a file, or the lack of one.
+
+DATA_MISSING = _code(
+    "RUN-001",
+    "there is no file {path}",
+    "A data source reads a file; its path is relative to the folder of the program's file.",
+    help="put the file there, or give the path from the program's folder",
+)
+DATA_UNREADABLE = _code(
+    "RUN-002",
+    "{path} cannot be read: {reason}",
+    "The file is there, but the operating system does not give its contents.",
+    help="make {path} a file that this user may read",
+)
+DATA_MALFORMED = _code(
+    "RUN-003",
+    "{path} is not a whole {kind} file: {reason}",
+    "The file's contents are not what its form says: it was cut short, damaged, or written as something else.",
+    help="write the file again, or name the form it is in",
+)
+DATA_NOT_NUMBERS = _code(
+    "RUN-004",
+    "{name} of {path} holds {held}, which no array holds",
+    "Arrays hold reals, integers and bools. Text, dates, complex numbers, records and Python objects have no "
+    "array type, and objects are never loaded: loading one can run any code.",
+    help="leave it out with :columns, or write it as numbers",
+)
+DATA_UNKNOWN_DTYPE = _code(
+    "RUN-005",
+    "{dtype} is no type for data",
+    "A data source gives arrays of :f32, :f64, :f16, :i32, :i64 or :bool. Values are rounded to bf16 where they "
+    "are used, in a `bf16` region.",
+    help="write one of :f32 :f64 :f16 :i32 :i64 :bool",
+)
+DATA_NO_ARRAY = _code(
+    "RUN-006",
+    "{path} has no {name}; it has {names}",
+    "`:columns` and `:dtype` name arrays of the source.",
+    help="name one of {names}",
+)
+DATA_DOES_NOT_FIT = _code(
+    "RUN-007",
+    "{name} of {path} has the value {value}, which {dtype} cannot hold",
+    "Data is converted only where no value changes beyond rounding: an integer must be in range, a real that "
+    "becomes an integer must be whole, a finite real must stay finite, and a bool is 0 or 1.",
+    help="give {name} another type with :dtype",
+)
+CSV_HEADER = _code(
+    "RUN-008",
+    "the first line of {path} is no header: {reason}",
+    "The first line of a CSV file names its columns, each name once.",
+    help="begin the file with a line of column names",
+)
+CSV_RAGGED = _code(
+    "RUN-009",
+    "line {line} of {path} has {given} fields, and its header has {wanted}",
+    "Every row of a CSV file has one field for each column.",
+    help="mend the row, or quote a field that holds a comma",
+)
+CSV_TEXT = _code(
+    "RUN-010",
+    "column {name} of {path} holds {value} on line {line}, which is no number",
+    "A column becomes an array of numbers. A missing value is written `nan`; text has no array type.",
+    help="leave the column out with :columns, or write it as numbers",
+)
+SPLIT_FRACTIONS = _code(
+    "RUN-011",
+    "the fractions of :split are {fractions}, which is no way to divide the whole",
+    "Each fraction is above 0 and together they are 1: every row is in exactly one split.",
+    help="make the fractions add up to 1",
+)
+SPLIT_EMPTY = _code(
+    "RUN-012",
+    "split {name} has no rows: {fraction} of {rows}",
+    "The size of a split is its fraction of the rows, rounded, and a run or a pass needs at least one example.",
+    help="give {name} a larger fraction, or the source more rows",
+)
+DATA_EMPTY = _code(
+    "RUN-013",
+    "there are no examples to take batches from",
+    "A run goes through its examples again and again, so it needs at least one.",
+    help="give a source that has rows",
+)
+
+# Runs: what a run leaves on disk.
+
+CHECKPOINT_NOT_WRITTEN = _code(
+    "RUN-020",
+    "checkpoint {path} cannot be written: {reason}",
+    "A run whose state cannot be saved stops rather than go on with nothing to come back to. The checkpoints "
+    "before this one are as they were.",
+    help="make room on the disk or the folder writable, then go on with --resume",
+)
+CHECKPOINT_DAMAGED = _code(
+    "RUN-021",
+    "checkpoint {path} is damaged: {reason}",
+    "Each array and the rest of a checkpoint are kept with a checksum; what does not match it is never used.",
+    help="take an earlier checkpoint",
+)
+CHECKPOINT_MISSING = _code(
+    "RUN-022",
+    "there is no checkpoint {path}",
+    "A checkpoint is a folder with the files state.safetensors and run.json.",
+    help="name a folder under checkpoints/ of a run, or a safetensors file",
+)
+STREAM_NOT_WRITTEN = _code(
+    "RUN-030",
+    "stream {path} cannot be written: {reason}",
+    "The stream is the run's record, its guards' too; a run that cannot keep it stops.",
+    help="make room on the disk or the folder writable, then go on with --resume",
+)
+STREAM_NOT_READ = _code(
+    "RUN-031",
+    "stream {path} cannot be read: {reason}",
+    "A stream has one JSON object on each line; only the last line may be cut short, by a kill.",
+    help="name the stream.jsonl of a run",
+)
+STATUS_NOT_WRITTEN = _code(
+    "RUN-032",
+    "status {path} cannot be written: {reason}",
+    "The status file says how the run stands; a run that cannot keep it stops.",
+    help="make room on the disk or the folder writable, then go on with --resume",
+)
+STATUS_NOT_READ = _code(
+    "RUN-033",
+    "status {path} cannot be read: {reason}",
+    "A run keeps a file status.json in its folder.",
+    help="name the folder of a run",
+)
+
+# Runs: devices.
+
+CUPY_MISSING = _code(
+    "RUN-050",
+    "a CUDA device needs CuPy, which is not installed",
+    "CuPy comes in one package for each major version of CUDA, and they exclude each other, so none is installed by "
+    "default.",
+    help="install sxi[cuda12] or sxi[cuda13], as nvidia-smi shows the CUDA version, or take --device cpu",
+)
+CUPY_BROKEN = _code(
+    "RUN-051",
+    "CuPy is installed and cannot be imported: {reason}",
+    "The package is there, and something it is built on is missing or of another version.",
+    help="install sxi[cuda12] or sxi[cuda13] in a fresh environment, or take --device cpu",
+)
+NO_DEVICE = _code(
+    "RUN-052",
+    "CuPy finds no CUDA device that works: {reason}",
+    "CuPy is installed; the driver is missing or older than CuPy's CUDA, or the machine has no device, or none that "
+    "this process may use.",
+    help="see what nvidia-smi shows, or take --device cpu",
+)
+CANNOT_COMPILE = _code(
+    "RUN-053",
+    "CuPy finds a CUDA device and cannot compile for it: {reason}",
+    "CuPy compiles a kernel when it is first used, with the compiler library and the headers of the CUDA toolkit.",
+    help="install sxi[cuda12] or sxi[cuda13], which bring the compiler, or take --device cpu",
+)
+
+
+# Evaluating.
+
+UNKNOWN_NAME = _code(
+    "EVAL-001",
+    "{name} is not defined",
+    "A name is bound by the file, by a form around it, by an import, by the library, or it is a primitive.",
+    breaks="""
+        (define x (sqare 3.0))
+        ;          ^ E-EVAL-001
+    """,
+    fixed="""
+        (define x (square 3.0))
+    """,
+)
+MALFORMED = _code(
+    "EVAL-002",
+    "{form}: {what}",
+    "A special form has a fixed shape, which its page in the reference shows.",
+    breaks="""
+        (define x (let (a 1) a))
+        ;               ^ E-EVAL-002
+    """,
+    fixed="""
+        (define x (let ((a 1)) a))
+    """,
+)
+WRONG_COUNT = _code(
+    "EVAL-003",
+    "{name} takes {wanted}, not {given}",
+    "A call gives every positional argument that the function names, and no more.",
+    breaks="""
+        (define x (sqrt 1.0 2.0))
+        ;         ^ E-EVAL-003
+    """,
+    fixed="""
+        (define x (sqrt 1.0))
+    """,
+)
+NOT_A_FUNCTION = _code(
+    "EVAL-004",
+    "{given} is not a function",
+    "The first element of a call is what is called: a function, a model, a primitive or a keyword.",
+    breaks="""
+        (define x (3 4))
+        ;          ^ E-EVAL-004
+    """,
+    fixed="""
+        (define x [3 4])
+    """,
+)
+WRONG_KIND = _code(
+    "EVAL-005",
+    "{what} is {given}, expected {wanted}",
+    "The operand is of another kind than the form or the function takes.",
+    breaks="""
+        (define x (nth 3 0))
+        ;              ^ E-EVAL-005
+    """,
+    fixed="""
+        (define x (nth [3] 0))
+    """,
+)
+UNKNOWN_KEYWORD = _code(
+    "EVAL-006",
+    "{name} takes no keyword :{keyword}",
+    "A function takes the keywords that its definition names.",
+    breaks="""
+        (define x (sum (ones [3]) :axes 0))
+        ;                         ^ E-EVAL-006
+    """,
+    fixed="""
+        (define x (sum (ones [3]) :axis 0))
+    """,
+)
+DEFINED_TWICE = _code(
+    "EVAL-007",
+    "{name} is defined twice",
+    "A name is bound once in its scope, so that what it means does not depend on where one reads.",
+    breaks="""
+        (define x 1)
+        (define x 2)
+        ;       ^ E-EVAL-007
+    """,
+    fixed="""
+        (define x 1)
+        (define y 2)
+    """,
+)
+USED_BEFORE = _code(
+    "EVAL-008",
+    "{name} is used before it is defined",
+    "Values are computed in the order of the file; only functions may refer forward.",
+    breaks="""
+        (define x (+ y 1))
+        ;            ^ E-EVAL-008
+        (define y 2)
+    """,
+    fixed="""
+        (define y 2)
+        (define x (+ y 1))
+    """,
+)
+TOO_DEEP = _code(
+    "EVAL-009",
+    "calls nest deeper than {limit}",
+    "A recursion without end is stopped there; a fold does what a long recursion would.",
+    breaks="""
+        (define (f n) (+ 1 (f n)))
+        ;                  ^ E-EVAL-009
+        (define x (f 1))
+    """,
+    fixed="""
+        (define (f n) (if (<= n 0) 0 (+ 1 (f (- n 1)))))
+        (define x (f 10))
+    """,
+)
+DIVIDED_BY_ZERO = _code(
+    "EVAL-010",
+    "a whole number is divided by zero",
+    "Reals give inf or nan; whole numbers have neither.",
+    breaks="""
+        (define x (quotient 3 0))
+        ;         ^ E-EVAL-010
+    """,
+    fixed="""
+        (define x (/ 3 0.0))
+    """,
+)
+NO_SUCH_KEY = _code(
+    "EVAL-011",
+    "the record has no :{key}",
+    "A record has the keys that it was made with; `(get record :key default)` allows for a missing one.",
+    breaks="""
+        (define x (:b {:a 1}))
+        ;         ^ E-EVAL-011
+    """,
+    fixed="""
+        (define x (:a {:a 1}))
+    """,
+)
+NO_SUCH_ELEMENT = _code(
+    "EVAL-012",
+    "the list has {count} elements, and none at {index}",
+    "Elements count from 0, or from the end as negative numbers.",
+    breaks="""
+        (define x (nth [1 2] 2))
+        ;         ^ E-EVAL-012
+    """,
+    fixed="""
+        (define x (nth [1 2] 1))
+    """,
+)
+MISSING_KEYWORD = _code(
+    "EVAL-013",
+    "{name} needs :{keyword}",
+    "That keyword has no default.",
+    breaks="""
+        (define s (cosine :peak 1.0))
+        ;         ^ E-EVAL-013
+    """,
+    fixed="""
+        (define s (cosine :peak 1.0 :total 100))
+    """,
+)
+NOT_AN_ARRAY = _code(
+    "EVAL-014",
+    "expected an array or a number, not {given}",
+    "An array operation takes arrays and numbers; `array` makes an array of a list.",
+    breaks="""
+        (define x (sum [1.0 2.0]))
+        ;              ^ E-EVAL-014
+    """,
+    fixed="""
+        (define x (sum (array [1.0 2.0])))
+    """,
+)
+GRAPH_TOO_LARGE = _code(
+    "EVAL-015",
+    "the graph has more than {limit} operations",
+    "A fold in a graph is unrolled: each turn records its operations. A turn a thousand times over is a shape.",
+)
+WRONG_SETTING = _code(
+    "EVAL-016",
+    "setting {name}: {what}",
+    "A setting is overridden by a constant of the same kind as the value in the file.",
+)
+BAD_IMPORT = _code(
+    "EVAL-017",
+    "{what}",
+    "An import is of a file beside the importing one, which does not import it in turn.",
+)
+TOP_LEVEL_ONLY = _code(
+    "EVAL-018",
+    "{form} stands at the top level of a file only",
+    "A declaration describes the run as a whole, so it cannot stand inside another form.",
+    breaks="""
+        (define (f x) (run r :steps 1))
+        ;             ^ E-EVAL-018
+    """,
+    fixed="""
+        (define (f x) x)
+    """,
 )
 
 
