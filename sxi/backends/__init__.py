@@ -7,7 +7,10 @@ between array modules beyond `xp` is a method here, so no other file asks which 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import copysign, inf
 from typing import Any, Protocol, TypeAlias
+
+from sxi.errors import SxiError
 
 Array: TypeAlias = Any
 HostArray: TypeAlias = Any  # numpy.ndarray
@@ -55,3 +58,52 @@ class Backend(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all that was asked of the device; nothing on a host backend."""
+
+
+def open_backend(device: str) -> Backend:
+    """The backend of `device`: `cpu`, `cuda`, `strict`, or `auto`.
+
+    `auto` is `cuda` where CuPy is installed, finds a device and compiles for it, else `cpu`; CuPy is not
+    imported where it is not installed.  `strict` computes on the CPU under a device's rules and keeps a
+    list of what the host read.
+    Raises E-RUN-050 to E-RUN-053 where `cuda` cannot be had, ValueError for another name.
+    """
+    if device not in _OPENERS:
+        raise ValueError(f"not a device: {device!r}")
+    return _OPENERS[device]()
+
+
+def _cpu() -> Backend:
+    from sxi.backends.numpy import NumpyBackend  # noqa: PLC0415 - NumPy takes 0.1 s, and `sxi check` does not compute
+
+    return NumpyBackend()
+
+
+def _cuda() -> Backend:
+    from sxi.backends.cupy import CupyBackend  # noqa: PLC0415 - only a run on a device needs it
+
+    return CupyBackend()
+
+
+def _strict() -> Backend:
+    from sxi.backends.strict import StrictBackend  # noqa: PLC0415 - only a run under strict rules needs it
+
+    return StrictBackend()
+
+
+def _auto() -> Backend:
+    try:
+        return _cuda()
+    except SxiError:
+        return _cpu()
+
+
+_OPENERS = {"auto": _auto, "cpu": _cpu, "cuda": _cuda, "strict": _strict}
+
+
+def as_f64(number: Any) -> float:
+    """A host number, or an array of no axes in the host's memory, as f64; infinite where it is past f64's range."""
+    try:
+        return float(number)
+    except OverflowError:
+        return copysign(inf, number > 0 or -1)

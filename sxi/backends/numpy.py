@@ -1,0 +1,97 @@
+"""The host's memory: NumPy, and counts that read clean data once.
+
+Nothing here warns, so a caller need not hold an `errstate` for it; computing with `xp` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite, isnan
+from typing import Any
+
+import numpy as np
+
+from sxi.backends import Array, HostArray, as_f64
+
+# Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
+_F32_LIMIT = 2.0**128 - 2.0**103
+# Elements of an exact count at a time, so that its temporaries stay in the second-level cache.
+_BLOCK = 65536
+
+
+class NumpyBackend:
+    """Arrays are `numpy.ndarray`s, or the NumPy scalars that operations on 0-d ones give."""
+
+    name = "numpy"
+    xp: Any = np
+
+    def asarray(self, host: HostArray) -> Array:
+        return np.array(host, order="C")
+
+    def to_host(self, x: Array) -> HostArray:
+        return np.array(x, order="C")
+
+    def counters(self, n: int) -> Array:
+        return np.zeros(n)
+
+    def tally(self, counters: Array, slots: Sequence[int], values: Sequence[Array]) -> None:
+        # Python's own f64: it adds inf and -inf without a warning, and a scalar in half the time.
+        for slot, value in zip(slots, values, strict=True):
+            counters[slot] = counters.item(slot) + as_f64(value)
+
+    def tally_maximum(self, extremes: Array, slots: Sequence[int], values: Sequence[Array]) -> None:
+        for slot, value in zip(slots, values, strict=True):
+            number = as_f64(value)
+            # Where the extreme is a NaN both tests fail, so it stays.
+            if number > extremes.item(slot) or isnan(number):
+                extremes[slot] = number
+
+    def read(self, counters: Array) -> HostArray:
+        return np.array(counters)
+
+    def count_nonfinite(self, x: Array) -> Array:
+        x = np.asarray(x)
+        if x.dtype != np.float64:
+            return self.count_nonfinite_own(x)
+        flat = x.ravel(order="K")
+        # Rounding is monotonic, so a sum of squares is never below any one of them.
+        if _sum_of_squares(flat) < _F32_LIMIT**2:
+            return 0
+        return _count_failing(_rounds_to_finite_f32, flat)
+
+    def count_nonfinite_own(self, x: Array) -> Array:
+        x = np.asarray(x)
+        if x.dtype.kind != "f" or x.size == 0:
+            return 0
+        flat = x.ravel(order="K")  # a view wherever the memory has no gaps
+        clean = _has_finite_bits(flat) if x.dtype == np.float16 else isfinite(_sum_of_squares(flat))
+        return 0 if clean else _count_failing(np.isfinite, flat)
+
+    def count_true(self, mask: Array) -> Array:
+        return int(np.count_nonzero(mask))
+
+    def synchronize(self) -> None:
+        pass
+
+
+def _sum_of_squares(flat: HostArray) -> float:
+    """Finite only where all of `flat` is; it may overflow where all is finite, and then costs an exact count.
+
+    One read of the data by BLAS, and unlike `dot` it does not look at the floating-point flags.
+    """
+    return float(np.vdot(flat, flat))
+
+
+def _has_finite_bits(flat: HostArray) -> bool:
+    """Whether all of an f16 array is finite: as integers, infinities and NaNs are the largest of either sign."""
+    return bool(flat.view(np.int16).max() < 0x7C00 and flat.view(np.uint16).max() < 0xFC00)
+
+
+def _rounds_to_finite_f32(block: HostArray) -> HostArray:
+    return np.abs(block) < _F32_LIMIT
+
+
+def _count_failing(test: Callable[[HostArray], HostArray], flat: HostArray) -> int:
+    """How many elements of `flat` do not pass `test`, exactly."""
+    blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
+    return int(flat.size) - sum(int(np.count_nonzero(test(block))) for block in blocks)
