@@ -44,7 +44,8 @@ def section(code: Code) -> str:
 
 def table(codes: Iterable[Code]) -> str:
     """The rows of a Markdown table, a code and its message in each."""
-    return "".join(f"| [{code.code}](#{code.code.lower()}) | {in_words(code.message)} |\n" for code in codes)
+    rows = [(code.code, in_words(code.message).replace("|", "\\|")) for code in codes]
+    return "".join(f"| [{name}](#{name.lower()}) | {message} |\n" for name, message in rows)
 
 
 def page_of_rules() -> str:

@@ -1,0 +1,142 @@
+"""`sxi explain CODE`: every code has a whole text, found however it is spelled."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sxi.contracts import RULES
+from sxi.errors import CODES, EXIT_STATUS, SxiError
+from sxi.explain import FAMILIES, explain_code, find_code, page_of_codes
+from sxi.reader import read_all
+from sxi.source import Source
+
+EACH_CODE = pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.code)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("E-CONTRACT-020", "E-CONTRACT-020"),
+        ("e-contract-020", "E-CONTRACT-020"),
+        ("E-CONTRACT-20", "E-CONTRACT-020"),
+        ("contract-20", "E-CONTRACT-020"),
+        ("Contract 20", "E-CONTRACT-020"),
+        ("CONTRACT020", "E-CONTRACT-020"),
+        ("E_CONTRACT_020", "E-CONTRACT-020"),
+        ("020", "E-CONTRACT-020"),
+        ("20", "E-CONTRACT-020"),
+        ("E020", "E-CONTRACT-020"),
+        ("e-20", "E-CONTRACT-020"),
+        (" E-CONTRACT-020: ", "E-CONTRACT-020"),
+        ("`E-CONTRACT-020`.", "E-CONTRACT-020"),
+        ("1", "E-CONTRACT-001"),
+        ("shape-1", "E-SHAPE-001"),
+        ("E-SHAPE-001", "E-SHAPE-001"),
+        ("eval-1", "E-EVAL-001"),
+        ("EVAL1", "E-EVAL-001"),
+        ("e-eval-0001", "E-EVAL-001"),
+    ],
+)
+def test_a_code_is_found_however_it_is_spelled(text: str, code: str) -> None:
+    assert find_code(text).code == code
+    assert explain_code(text, 80).startswith(f"{code}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("E-CONTARCT-020", "E-CONTRACT-020"),
+        ("E-CONTRACT-O20", "E-CONTRACT-020"),
+        ("E-SHAP-001", "E-SHAPE-001"),
+        ("shpae-2", "E-SHAPE-002"),
+    ],
+)
+def test_an_unknown_code_is_answered_with_the_nearest(text: str, nearest: str) -> None:
+    with pytest.raises(SxiError) as caught:
+        explain_code(text, 80)
+    error = caught.value
+    assert (error.code, error.exit_status) == ("E-USE-001", 2)
+    assert error.message == f'no error has the code "{text}"'
+    assert error.help == f"the nearest is {nearest}"
+
+
+@pytest.mark.parametrize("text", ["", " ", "loss", "E-", "-", "1" * 5000, "٢٠", "\x1b[31m", "hat\nhat", "E-CONTRACT-"])
+def test_no_text_is_more_than_an_unknown_code(text: str) -> None:
+    with pytest.raises(SxiError) as caught:
+        explain_code(text, 80)
+    assert caught.value.code == "E-USE-001"
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 100
+
+
+def test_what_is_printed() -> None:
+    assert explain_code("e-shape-1", 60) == (
+        "E-SHAPE-001: LEFT and RIGHT differ\n"
+        "\n"
+        "Shapes broadcast when, aligned at their last axes, each pair\n"
+        "of lengths is equal or one of them is 1.\n"
+        "\n"
+        "A program that gives it:\n"
+        "\n"
+        "    (define x (ones [64 128]))\n"
+        "    (define y (@ x (ones [64 10])))\n"
+        "    ;         ^ E-SHAPE-001\n"
+        "\n"
+        "The same repaired:\n"
+        "\n"
+        "    (define x (ones [64 128]))\n"
+        "    (define y (@ x (ones [128 10])))\n"
+    )
+
+
+def test_a_repair_is_printed_where_there_is_one() -> None:
+    text = explain_code("23", 200)
+    assert text.endswith("\n\nhelp: report less in loops, or raise the limit: :report-limit COUNT\n")
+    assert "help:" not in explain_code("25", 200)
+
+
+@EACH_CODE
+@pytest.mark.parametrize("width", [1, 40, 80])
+def test_every_code_is_explained_within_the_width(code, width: int) -> None:
+    text = explain_code(code.code, width)
+    words = text.split()
+    assert words[: len(code.code.split())] == [f"{code.code}:"]
+    assert " ".join(code.why.split()) in " ".join(words)
+    limit = max(width, 24)
+    for line in text.splitlines():
+        assert line.startswith("    ") or len(line) <= limit or " " not in line
+        assert line == line.rstrip()
+    assert not re.search(r"[{}]", text.split("A program that gives it:")[0])
+
+
+@EACH_CODE
+def test_every_code_says_why_in_sentences(code) -> None:
+    assert code.why.endswith(".")
+    assert code.why[0].isupper() or code.why[0] == "`"
+    assert code.why != code.message
+
+
+@EACH_CODE
+def test_a_program_that_gives_a_code_shows_where(code) -> None:
+    assert bool(code.breaks) == bool(code.fixed)
+    if code.breaks:
+        assert f"^ {code.code}" in code.breaks
+        assert not read_all(Source("x.sx", code.fixed))[1]
+
+
+def test_every_family_is_known() -> None:
+    assert {name.split("-")[1] for name in CODES} == set(EXIT_STATUS)
+    assert set(FAMILIES) == set(EXIT_STATUS) - {"CONTRACT"}
+
+
+def test_the_page_of_codes_is_written_anew() -> None:
+    page = (Path(__file__).parents[1] / "docs/errors.md").read_text(encoding="utf-8")
+    assert page == page_of_codes(), "run `python -m sxi.explain`"
+
+
+def test_the_page_has_each_code_once_and_no_rule() -> None:
+    sections = re.findall(r"^## (E-[A-Z]+-\d+)$", page_of_codes(), re.MULTILINE)
+    assert sorted(sections) == sorted(set(CODES) - {rule.code.code for rule in RULES.values()})
