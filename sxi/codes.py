@@ -718,6 +718,15 @@ NOT_FINITE = _code(
     "One that is NaN or infinite would spread to every parameter, so the run stops before it does.",
 )
 
+# Using the command.
+
+NO_SUCH_CODE = _code(
+    "USE-001",
+    "no error has the code {text}",
+    "`sxi explain` takes a file that exists, or the code of an error: `E-SHAPE-001`, `shape-1`, or for a contract rule "
+    "its number alone, `020`.",
+)
+
 
 class Refusal(Exception):
     """What a type rule raises: `code` with its facts, about one operand or the whole call.

@@ -384,6 +384,13 @@ MESSAGES = [
         None,
     ),
     (
+        "a_parameter_is_declared_alike",
+        {"name": "net/w", "what": "initializer", "first": "zeros-init", "second": "he"},
+        "parameter net/w has initializer zeros-init and also initializer he",
+        "",
+        None,
+    ),
+    (
         "leading_sizes_agree",
         {"name": "points", "sizes": {"x": 4, "y": None}},
         "the arrays of points have not one leading size: {:x 4 :y nil}",

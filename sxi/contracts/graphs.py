@@ -46,7 +46,7 @@ def _repair_of_branch(form: str, test: object) -> str:
 
 @rule(
     9,
-    "the test of {form} is {test!r}, whose numbers a graph never reads",
+    "the test of {form} is {test}, whose numbers a graph never reads",
     help=_repair_of_branch,
     breaks="""
         (generator points (n) {:x (normal [n 3])})
@@ -76,7 +76,7 @@ def branches_are_static(form: str, test: object) -> bool:
 
 @rule(
     10,
-    "a length or bound that {form} takes is {value!r}, and a graph's shapes are static",
+    "a length or bound that {form} takes is {value}, and a graph's shapes are static",
     help="take it from a host value: a number, a setting, (dim x 0) or (shape x)",
     breaks="""
         (generator points (n) {:x (normal [n 3])})
@@ -144,7 +144,7 @@ def parameters_are_made_by_the_model(form: str, context: str) -> bool:
 
 @rule(
     12,
-    "parameter {name} has {what} {first!r} and also {what} {second!r}",
+    "parameter {name} has {what} {first} and also {what} {second}",
     help="give the two different names, or declare them alike",
     breaks="""
         (generator points (n) {:x (normal [n 3])})
