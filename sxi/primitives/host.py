@@ -134,3 +134,11 @@ def floored(x: Number) -> Number:
 def rounded(x: Number) -> Number:
     """The nearest whole number, the even one of two, in the type of `x`."""
     return float(np.rint(x)) if isinstance(x, float) else x
+
+
+def log_gamma(x: Number) -> float:
+    """log |Γ(x)|, infinite at its poles."""
+    try:
+        return math.lgamma(real(x))
+    except (ValueError, OverflowError):
+        return math.inf
