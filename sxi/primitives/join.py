@@ -58,7 +58,7 @@ def concat(xp: Any, *xs: Array, axis: int) -> Array:
     x:      t[*n] each, alike but along `axis`
     gives:  t[*n] with the sum of their lengths along `axis`
 
-    (concat [(array [1 2]) (array [3])]) ; => [1 2 3]
+    (concat [(array [1 2]) (array [3])]) ; => i32[3] [1 2 3]
     """
     return xp.concatenate(xs, axis=axis)
 
@@ -67,7 +67,7 @@ def _stack_type(*types: ArrayType, axis: int) -> ArrayType:
     _same_but(None, types)
     at = axis_of(axis, types[0].ndim + 1)
     dtype = reduce(promote, [t.dtype for t in types])
-    return ArrayType(dtype, (*types[0].shape[:at], len(types), *types[0].shape[at:]))
+    return ArrayType(dtype, sized((*types[0].shape[:at], len(types), *types[0].shape[at:])))
 
 
 def _stack_back(g: Any, out: Any, *xs: Any, index: int, axis: int) -> Any:
@@ -98,7 +98,7 @@ def stack(xp: Any, *xs: Array, axis: int) -> Array:
     axis:   where the new axis stands in the result
     gives:  t[*n] with the number of arrays at `axis`
 
-    (stack [(array [1 2]) (array [3 4])] :axis 1) ; => [[1 3] [2 4]]
+    (stack [(array [1 2]) (array [3 4])] :axis 1) ; => i32[2 2] [[1 3] [2 4]]
     """
     return xp.stack(_as_arrays(xp, xs), axis=axis)
 
@@ -150,8 +150,8 @@ def slice_(xp: Any, x: Array, *, axis: int, from_: int, to: int) -> Array:
     from to:  places along `axis`, counted from the end where negative; nothing outside the array
     gives:    t[*n] with `to` - `from` along `axis`
 
-    (slice (arange 5) 0 1 3) ; => [1 2]
-    (slice (arange 5) 0 -2 5) ; => [3 4]
+    (slice (arange 5) 0 1 3) ; => i32[2] [1 2]
+    (slice (arange 5) 0 -2 5) ; => i32[2] [3 4]
     """
     return x[_cut(x, axis, from_, to)]
 
@@ -199,7 +199,7 @@ def split(x: Any, *, n: int, axis: int) -> list[Any]:
     n:      the number of parts, which divides the length
     gives:  a list of n arrays t[*m]
 
-    (nth (split (arange 6) 3) 1) ; => [2 3]
+    (nth (split (arange 6) 3) 1) ; => i32[2] [2 3]
     """
     at = axis_of(axis, x.ndim)
     length = x.shape[at]
@@ -260,7 +260,7 @@ def pad(xp: Any, x: Array, *, widths: Any, value: float) -> Array:
     value:   what stands there
     gives:   t[*m]
 
-    (pad (array [1 2]) [[1 2]]) ; => [0 1 2 0 0]
+    (pad (array [1 2]) [[1 2]]) ; => i32[5] [0 1 2 0 0]
     """
     shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
     padded = xp.full(shape, value, dtype=x.dtype)

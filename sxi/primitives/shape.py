@@ -17,11 +17,15 @@ from sxi.primitives.rules import axes_of, axis_of, words
 
 # The largest number of elements an array may be asked to have, so that a slip is told and not a crash.
 MOST_ELEMENTS = 2**31
+# The most axes an array may have: CuPy's limit, below NumPy's.
+MOST_AXES = 25
 
 
 def sized(shape: Sequence[int]) -> tuple[int, ...]:
     """`shape` as a tuple.  Refused where a length is negative or no machine could hold the array."""
     lengths = tuple(shape)
+    if len(lengths) > MOST_AXES:
+        raise Refusal(codes.WRONG_NDIM, wanted=f"{MOST_AXES} or fewer", ndim=len(lengths))
     for length in lengths:
         if length < 0:
             raise Refusal(codes.OUT_OF_BOUNDS, what="a length", given=length, low=0, high=MOST_ELEMENTS)
@@ -76,14 +80,14 @@ def reshape(xp: Any, x: Array, *, shape: Sequence[int]) -> Array:
     shape:  the new lengths; one of them may be -1, which takes what is left
     gives:  t[*shape]
 
-    (reshape (arange 6) [2 -1]) ; => [[0 1 2] [3 4 5]]
+    (reshape (arange 6) [2 -1]) ; => i32[2 3] [[0 1 2] [3 4 5]]
     """
     return xp.reshape(x, shape)
 
 
 def _expand_type(x: ArrayType, *, axis: int) -> ArrayType:
     at = axis_of(axis, x.ndim + 1)
-    return x.with_shape((*x.shape[:at], 1, *x.shape[at:]))
+    return x.with_shape(sized((*x.shape[:at], 1, *x.shape[at:])))
 
 
 def _expand_back(g: Any, out: Any, x: Any, *, axis: int) -> Any:
@@ -169,7 +173,7 @@ def transpose(xp: Any, x: Array, *, axes: int | Sequence[int] | None) -> Array:
     axes:   for each axis of the result the axis of `x` that it is, each once; nil swaps the last two
     gives:  t[*n] with its axes in that order
 
-    (transpose (reshape (arange 6) [2 3])) ; => [[0 3] [1 4] [2 5]]
+    (transpose (reshape (arange 6) [2 3])) ; => i32[3 2] [[0 3] [1 4] [2 5]]
     (shape (transpose (zeros [2 3 4]) :axes [2 0 1])) ; => [4 2 3]
     """
     return xp.swapaxes(x, -1, -2) if axes is None else xp.transpose(x, axes)
@@ -203,7 +207,7 @@ def flip(xp: Any, x: Array, *, axis: int | Sequence[int] | None) -> Array:
     axis:   the axis, a list of axes, or nil for all
     gives:  t[*n]
 
-    (flip (array [1 2 3])) ; => [3 2 1]
+    (flip (array [1 2 3])) ; => i32[3] [3 2 1]
     """
     return xp.flip(x, axis)
 
@@ -229,7 +233,7 @@ def roll(xp: Any, x: Array, *, n: int, axis: int) -> Array:
     n:      places, to the front where negative
     gives:  t[*n]
 
-    (roll (array [1 2 3 4]) 1) ; => [4 1 2 3]
+    (roll (array [1 2 3 4]) 1) ; => i32[4] [4 1 2 3]
     """
     return xp.roll(x, n, axis)
 
@@ -277,13 +281,18 @@ def unbroadcast(g: Any, x: Any) -> Any:
     return g if g.shape == shape_of(x) else sum_to(g, shape=shape_of(x))
 
 
+def check_broadcasts(x: ArrayType, shape: tuple[int, ...], operand: int = 0) -> None:
+    """Refuse the operand `x` where it does not broadcast to `shape`."""
+    if x.ndim > len(shape):
+        raise Refusal(codes.WRONG_NDIM, operand, wanted=f"{len(shape)} or fewer", ndim=x.ndim)
+    for have, want in zip(reversed(x.shape), reversed(shape), strict=False):
+        if have not in (1, want):
+            raise Refusal(codes.SHAPES_DIFFER, operand, left=have, right=want)
+
+
 def _broadcast_type(x: ArrayType, *, shape: Sequence[int]) -> ArrayType:
     wanted = sized(shape)
-    if x.ndim > len(wanted):
-        raise Refusal(codes.WRONG_NDIM, 0, wanted=f"{len(wanted)} or fewer", ndim=x.ndim)
-    for have, want in zip(reversed(x.shape), reversed(wanted), strict=False):
-        if have not in (1, want):
-            raise Refusal(codes.SHAPES_DIFFER, 0, left=have, right=want)
+    check_broadcasts(x, wanted)
     return x.with_shape(wanted)
 
 
@@ -305,7 +314,7 @@ def broadcast_to(xp: Any, x: Array, *, shape: Sequence[int]) -> Array:
     shape:  lengths that `n` broadcasts to
     gives:  t[*shape]
 
-    (broadcast-to (array [1 2]) [2 2]) ; => [[1 2] [1 2]]
+    (broadcast-to (array [1 2]) [2 2]) ; => i32[2 2] [[1 2] [1 2]]
     """
     return xp.broadcast_to(x, shape)
 
@@ -347,6 +356,6 @@ def tile(xp: Any, x: Array, *, repeats: int | Sequence[int]) -> Array:
     repeats:  how often along each of the last axes, or along new leading ones
     gives:    t[*m], each length times its repeats
 
-    (tile (array [1 2]) [3]) ; => [1 2 1 2 1 2]
+    (tile (array [1 2]) [3]) ; => i32[6] [1 2 1 2 1 2]
     """
     return xp.tile(x, repeats)
