@@ -270,6 +270,19 @@ OUT_OF_BOUNDS = _code(
     """,
 )
 
+NOTHING_TO_REDUCE = _code(
+    "SHAPE-006",
+    "there is no {what} of nothing",
+    "An empty array has a sum, which is 0, but no largest element and none that stands anywhere.",
+    breaks="""
+        (define x (max (zeros [0 3]) :axis 0))
+        ;         ^ E-SHAPE-006
+    """,
+    fixed="""
+        (define x (max (zeros [2 3]) :axis 0))
+    """,
+)
+
 # Types: the same.
 
 NOT_NUMERIC = _code(
@@ -452,7 +465,7 @@ STREAM_NOT_WRITTEN = _code(
 STREAM_NOT_READ = _code(
     "RUN-031",
     "stream {path} cannot be read: {reason}",
-    "A stream has one JSON object on each line; only the last line may be cut short, by a kill.",
+    "A stream has one JSON object with its kind on each line; only the last line may be cut short, by a kill.",
     help="name the stream.jsonl of a run",
 )
 STATUS_NOT_WRITTEN = _code(
@@ -702,6 +715,48 @@ TOP_LEVEL_ONLY = _code(
     """,
 )
 
+UNKNOWN_PARAMETER = _code(
+    "EVAL-019",
+    "there is no parameter {name}; the parameters are {known}",
+    "Without a shape, `param` names an existing parameter by its full name, model and scopes included.",
+)
+NO_DRAWS = _code(
+    "EVAL-020",
+    "a file's top level draws no random numbers: {form}",
+    "A draw is a function of the run's seed, the step and the place in a graph; at the top level of a file "
+    "there is no step. Draw in a generator, an initializer, `prepare` or the model.",
+    breaks="""
+        (define x (normal [3]))
+        ;         ^ E-EVAL-020
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+    """,
+)
+ESCAPED = _code(
+    "EVAL-021",
+    "an array of one graph is used in another",
+    "A graph's arrays exist while it runs; a parameter or a state carries values from one graph to the next.",
+)
+OUT_OF_MEMORY = _code(
+    "EVAL-022",
+    "there is no memory for {type}",
+    "The array does not fit the memory of the machine.",
+)
+
+OUT_OF_PLACE = _code(
+    "EVAL-023",
+    "{form} stands in {where}, where it means nothing; it belongs to {wanted}",
+    "Each of these forms is about the graph it stands in: an update is an optimizer's, an output a pass's.",
+    breaks="""
+        (define x (step))
+        ;         ^ E-EVAL-023
+    """,
+    fixed="""
+        (define (rate) (* 0.1 (step)))
+    """,
+)
+
 
 # Guards: the run's verdicts.  A guard's failure is exactly this one line.
 
@@ -737,7 +792,8 @@ class Refusal(Exception):
 
     def __init__(self, code: Code, operand: int | None = None, **facts: object) -> None:
         super().__init__(code.code, facts)
-        self.code, self.operand, self.facts = code, operand, facts
+        self.code, self.operand = code, operand
+        self.facts: dict[str, Any] = facts
 
     def error(self) -> SxiError:
         """The error without its place."""
