@@ -8,6 +8,9 @@ import math
 import os
 import shutil
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from hypothesis import strategies as st
 
 from sxi import checkpoint
 from sxi.errors import SxiError
+from sxi.stream import read
 
 ARRAYS = {
     "param/net/w": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -408,3 +412,46 @@ def test_parameters_to_start_from(tmp_path: Path) -> None:
     assert_same(checkpoint.parameters(tmp_path / "other.safetensors"), {"net/w": np.ones(2, np.float32)})
     (tmp_path / "other.safetensors").write_bytes(b"no")
     error_of(lambda: checkpoint.parameters(tmp_path / "other.safetensors"), "021")
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+import numpy as np
+from sxi import checkpoint
+from sxi.stream import Stream
+folder, stream = Path(sys.argv[1]), Stream(Path(sys.argv[1]) / "stream.jsonl")
+for step in range(1, 10**6):
+    stream.point(step, "x", {}, step)
+    stream.flush()
+    checkpoint.save(folder / "checkpoints", step, {"x": np.full(20_000, step)}, {"run_id": "a"})
+    checkpoint.save_best(folder / "checkpoints", step, {"x": np.full(20_000, step)}, {"run_id": "a"})
+    checkpoint.retain(folder / "checkpoints", step, 2)
+    if step == 3:
+        print("begun", flush=True)
+"""
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.013, 0.041, 0.087])
+def test_a_run_that_is_killed(tmp_path: Path, wait: float) -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDLESS, tmp_path], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(wait)
+        child.kill()
+    folder = tmp_path / "checkpoints"
+    path, skipped = checkpoint.newest(folder, "a")
+    assert path is not None
+    assert skipped == []
+    arrays, rest = checkpoint.load(path)
+    assert rest["step"] >= 3
+    assert (arrays["x"] == rest["step"]).all()
+    assert checkpoint.load(folder / "best")[1]["step"] >= 2
+    checkpoint.clean(folder)
+    kept = names(folder)
+    assert "best" in kept
+    assert sum(name.isdigit() for name in kept) <= 3
+    assert len(kept) <= 5
+    steps = [line["step"] for line in read(tmp_path / "stream.jsonl")]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= rest["step"]
