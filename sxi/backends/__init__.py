@@ -6,11 +6,15 @@ between array modules beyond `xp` is a method here, so no other file asks which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from math import copysign, inf
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sxi.errors import SxiError
+
+if TYPE_CHECKING:
+    from sxi.primitives.declare import Primitive
 
 Array: TypeAlias = Any
 HostArray: TypeAlias = Any  # numpy.ndarray
@@ -56,6 +60,12 @@ class Backend(Protocol):
     def count_true(self, mask: Array) -> Array:
         """How many elements of the bool array `mask` are true: counted as integers, exact at any size."""
 
+    def computing(self) -> AbstractContextManager[Any]:
+        """What to compute with `xp` in: NaN and infinities are data, so nothing warns of them."""
+
+    def function(self, primitive: Primitive) -> Callable[..., Array]:
+        """What computes a primitive here: its own function, or a faster one of the same results."""
+
     def synchronize(self) -> None:
         """Wait for all that was asked of the device; nothing on a host backend."""
 
@@ -74,7 +84,7 @@ def open_backend(device: str) -> Backend:
 
 
 def _cpu() -> Backend:
-    from sxi.backends.numpy import NumpyBackend  # noqa: PLC0415 - NumPy takes 0.1 s, and `sxi check` does not compute
+    from sxi.backends.numpy import NumpyBackend  # noqa: PLC0415 - a command that computes nothing needs no NumPy
 
     return NumpyBackend()
 

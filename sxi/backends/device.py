@@ -5,10 +5,12 @@ The host never branches on an array's numbers here, so there is no screen before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sxi.backends import Array, HostArray, as_f64
+from sxi.primitives.declare import Primitive
 
 
 class DeviceBackend:
@@ -76,6 +78,13 @@ class DeviceBackend:
 
     def count_true(self, mask: Array) -> Array:
         return self.xp.count_nonzero(mask).astype("float64")
+
+    def computing(self) -> AbstractContextManager[Any]:
+        return nullcontext()  # a device has no floating-point flags
+
+    def function(self, primitive: Primitive) -> Callable[..., Array]:
+        assert primitive.forward is not None, f"{primitive.name} is a composite"
+        return primitive.forward
 
 
 def _operand(value: Any) -> Any:

@@ -1,17 +1,19 @@
 """The host's memory: NumPy, and counts that read clean data once.
 
-Nothing here warns, so a caller need not hold an `errstate` for it; computing with `xp` does.
+No method here warns, so only what computes with `xp` stands in `computing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
 
 from sxi.backends import Array, HostArray, as_f64
+from sxi.primitives.declare import Primitive
 
 # Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
 _F32_LIMIT = 2.0**128 - 2.0**103
@@ -69,6 +71,19 @@ class NumpyBackend:
 
     def count_true(self, mask: Array) -> Array:
         return int(np.count_nonzero(mask))
+
+    def computing(self) -> AbstractContextManager[Any]:
+        return np.errstate(all="ignore")
+
+    def function(self, primitive: Primitive) -> Callable[..., Array]:
+        if primitive.name == "count-nonfinite":
+            return self._count_rounded_once
+        assert primitive.forward is not None
+        return primitive.forward
+
+    def _count_rounded_once(self, xp: Any, x: Array) -> Array:  # noqa: ARG002 - a primitive's function takes its `xp`
+        """The primitive's count, f32[], by the screen that reads clean data once."""
+        return np.float32(self.count_nonfinite(x))
 
     def synchronize(self) -> None:
         pass

@@ -338,6 +338,7 @@ class DeviceModule(Namespace):
 
     def __init__(self, device: Device) -> None:
         super().__init__(np, device)
+        self.__name__ = "cupy"
 
     def array(self, x: Any, *args: Any, **kwargs: Any) -> StrictArray:
         """A copy of `x`, which may be in the host's memory."""
