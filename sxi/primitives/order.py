@@ -7,7 +7,7 @@ from typing import Any
 from sxi import codes
 from sxi.arraytype import ArrayType
 from sxi.codes import Refusal
-from sxi.primitives.declare import REAL, Array, case, composite, primitive
+from sxi.primitives.declare import REAL, Array, Domain, case, composite, primitive
 from sxi.primitives.elementwise import neg, sub
 from sxi.primitives.join import slice_
 from sxi.primitives.rules import axis_of, numeric
@@ -81,8 +81,9 @@ def _reorder_back(g: Any, out: Any, x: Any, places: Any, *, axis: int) -> Any:
 
 
 @primitive(
-    "reorder", "x places axis:int", promote="--", type=_reordered, vjp=(_reorder_back, None), sample=(REAL, REAL),
-    cases=(), internal=True, moves=True,
+    "reorder", "x places axis:int", promote="--", type=_reordered, vjp=(_reorder_back, None),
+    sample=(REAL, Domain("i32", 0, 1)), cases=(case((1,), (1,), axis=0), case((0, 3), (0, 3), axis=0)),
+    internal=True, moves=True,
 )  # fmt: skip
 def reorder(xp: Any, x: Array, places: Array, *, axis: int) -> Array:
     """`x` in another order along an axis.
