@@ -39,6 +39,11 @@ def shape_of(x: Any) -> tuple[int, ...]:
     return x.shape if isinstance(x, Value) else ()
 
 
+def type_of(x: Any) -> ArrayType:
+    """The type of a composite's operand, which may be a host number: a scalar."""
+    return x.type if isinstance(x, Value) else ArrayType("f32")
+
+
 # Reshaping
 
 
