@@ -417,6 +417,16 @@ def test_a_strict_array_computes_as_numpy_does(strict: StrictBackend, name: str)
     same_bits(to_host(given), expected)
 
 
+def test_a_cholesky_that_fails_is_told_by_its_pivot_alone(strict: StrictBackend) -> None:
+    given = np.array([[[4.0, 9.0], [2.0, 5.0]], [[4.0, 9.0], [2.0, -3.0]], [[NAN, 0.0], [0.0, 1.0]]])
+    good, negative, nan = strict.to_host(strict.xp.linalg.cholesky(strict.asarray(given)))
+    assert good.tolist() == [[2, 0], [1, 2]]
+    assert negative.tolist() == [[2, 0], [1, -4]]
+    assert np.isnan(nan[0, 0])
+    with pytest.raises(np.linalg.LinAlgError):
+        strict.xp.linalg.inv(strict.asarray(np.zeros((2, 2))))
+
+
 def test_results_are_written_into_their_place(strict: StrictBackend) -> None:
     xp, x = strict.xp, strict.asarray(np.array([1.0, 2.0, 3.0]))
     out, alias = xp.zeros(3), x
