@@ -79,7 +79,7 @@ STRAY_CLOSER = _code(
     """,
     help="take {closer} away, or open its bracket before it",
 )
-TOO_DEEP = _code(
+NESTED_TOO_DEEP = _code(
     "READ-006",
     "forms nest more than {limit:,} deep",
     "Forms nest at most so deep that everything that walks them can do so safely. A program written by hand nests "
@@ -755,6 +755,12 @@ OUT_OF_PLACE = _code(
     fixed="""
         (define (rate) (* 0.1 (step)))
     """,
+)
+
+UNKNOWN_STATE = _code(
+    "EVAL-024",
+    "there is no state {name}; the states are {known}",
+    "`next` gives a value to a state that a `state` form has declared, under the same scopes.",
 )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
+
+_LINE_END = re.compile(r"\r\n?|\n")
 
 
 @dataclass(frozen=True)
@@ -20,15 +23,7 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        text = self.text
-        starts, at = [0], 0
-        while True:
-            newline, carriage = text.find("\n", at), text.find("\r", at)
-            if newline < 0 and carriage < 0:
-                return starts
-            at = newline if carriage < 0 or 0 <= newline < carriage else carriage
-            at += 2 if text.startswith("\r\n", at) else 1
-            starts.append(at)
+        return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
 
     @property
     def line_count(self) -> int:
