@@ -67,7 +67,7 @@ class Eager:
             if isinstance(x, Value):
                 if i in taking and x.dtype != common:
                     out[i] = PRIMITIVES["cast"](x, dtype=common)
-            elif x is not None and not (i in taking and has_array):
+            elif x is not None and not primitive.needs_emitter and not (i in taking and has_array):
                 dtype = common if i in taking else of_literal(x)
                 out[i] = self.value(np.asarray(x, CARRIERS[dtype]), dtype)
         return out
@@ -133,11 +133,16 @@ def completed(primitive: Primitive, static: Static) -> Static:
     return {**defaults, **marks, **({"training": True} if primitive.uses_training else {}), **static}
 
 
+def call(primitive: Primitive, eager: Eager, operands: Sequence[Any], **static: Any) -> Any:
+    """`primitive` of values, host numbers and None, keyword operands left out at their defaults."""
+    left_out = [p.default for p in primitive.arrays[len(operands) :] if p.by_keyword]
+    return eager.apply(primitive, [*operands, *left_out], completed(primitive, static))
+
+
 def compute(primitive: Primitive, *operands: Any, **static: Any) -> Any:
     """The array, or the list of arrays, that `primitive` gives for NumPy arrays, host numbers and None."""
     eager = Eager()
-    values = [eager.value(x) if hasattr(x, "dtype") else x for x in operands]
-    out = eager.apply(primitive, values, completed(primitive, static))
+    out = call(primitive, eager, [eager.value(x) if hasattr(x, "dtype") else x for x in operands], **static)
     return [v.array for v in out] if isinstance(out, list) else out.array
 
 

@@ -1,7 +1,7 @@
 """The neural primitives against their formulas in f64, against loops, and where it is installed against torch."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sxi.primitives import convolution as c
 from sxi.primitives import neural as n
 from sxi.primitives.declare import Primitive
 from sxi.primitives.elementwise import mul
-from tests.tape import Tape, call, emit, numeric_gradient
+from tests.eager import Eager, call, compute
 
 RNG = np.random.default_rng(7)
 
@@ -37,21 +37,21 @@ def soft(x: Any, axis: int = -1) -> Any:
 @pytest.mark.parametrize(("shape", "axis"), [((5,), 0), ((3, 4), -1), ((3, 4), 0), ((2, 3, 4), 1), ((0, 3), 1)])
 def test_softmax(shape: tuple[int, ...], axis: int) -> None:
     x = normal(*shape) * 5
-    np.testing.assert_allclose(call(n.softmax, single(x), axis=axis), soft(single(x).astype(float), axis), rtol=1e-6)
-    np.testing.assert_allclose(call(n.log_softmax, x, axis=axis), np.log(soft(x, axis)), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(compute(n.softmax, single(x), axis=axis), soft(single(x).astype(float), axis), rtol=1e-6)
+    np.testing.assert_allclose(compute(n.log_softmax, x, axis=axis), np.log(soft(x, axis)), rtol=1e-12, atol=1e-14)
 
 
 def test_softmax_neither_overflows_nor_loses_what_is_small() -> None:
     x = single(np.array([1000.0, 0.0, -1000.0]))
-    assert call(n.softmax, x).tolist() == [1, 0, 0]
-    assert call(n.log_softmax, x).tolist() == [0, -1000, -2000]
-    assert call(n.softmax, single(np.array([0.0, -math.inf]))).tolist() == [1, 0]
-    assert call(n.softmax, np.zeros((3, 0), np.float32)).shape == (3, 0)
+    assert compute(n.softmax, x).tolist() == [1, 0, 0]
+    assert compute(n.log_softmax, x).tolist() == [0, -1000, -2000]
+    assert compute(n.softmax, single(np.array([0.0, -math.inf]))).tolist() == [1, 0]
+    assert compute(n.softmax, np.zeros((3, 0), np.float32)).shape == (3, 0)
 
 
 def test_an_f16_softmax_is_summed_in_f32() -> None:
     x = np.zeros(70_000, np.float16)
-    got = call(n.log_softmax, x)
+    got = compute(n.log_softmax, x)
     assert got.dtype == np.float16
     assert got[0] == np.float16(-math.log(70_000))
 
@@ -67,10 +67,10 @@ def entropy(x: Any, labels: Any, smoothing: float = 0.0) -> Any:
 def test_cross_entropy_is_minus_the_logarithm_of_the_label_s_share(batch: tuple[int, ...], smoothing: float) -> None:
     x, labels = normal(*batch, 5) * 4, RNG.integers(0, 5, batch, dtype=np.int32)
     labels = np.asarray(labels, np.int32)
-    each = call(n.cross_entropy, x, labels, smoothing=smoothing, reduce="none")
+    each = compute(n.cross_entropy, x, labels, smoothing=smoothing, reduce="none")
     np.testing.assert_allclose(each, entropy(x, labels, smoothing), rtol=1e-10)
     if each.size:
-        whole = call(n.cross_entropy, single(x), labels, smoothing=smoothing)
+        whole = compute(n.cross_entropy, single(x), labels, smoothing=smoothing)
         assert whole.dtype == np.float32
         assert float(whole) == pytest.approx(float(entropy(x, labels, smoothing).mean()), rel=1e-5)
 
@@ -79,34 +79,34 @@ def test_weights_make_the_mean_a_weighted_one() -> None:
     x, labels = normal(2, 4, 3), np.asarray(RNG.integers(0, 3, (2, 4)), np.int32)
     weights = np.array([1.0, 0.0, 3.0, 0.5])
     each = entropy(x, labels)
-    np.testing.assert_allclose(call(n.cross_entropy, x, labels, weights, reduce="none"), each * weights)
+    np.testing.assert_allclose(compute(n.cross_entropy, x, labels, weights, reduce="none"), each * weights)
     expected = (each * weights).sum() / (2 * weights.sum())
-    assert float(call(n.cross_entropy, x, labels, weights)) == pytest.approx(expected)
-    assert float(call(n.cross_entropy, x, labels, 2.0)) == pytest.approx(each.mean())
+    assert float(compute(n.cross_entropy, x, labels, weights)) == pytest.approx(expected)
+    assert float(compute(n.cross_entropy, x, labels, 2.0)) == pytest.approx(each.mean())
 
 
 @pytest.mark.parametrize("label", [-1, 3, 2**31 - 1, -(2**31)])
 def test_a_label_that_is_no_class_gives_nan_there_alone(label: int) -> None:
-    tape = Tape()
-    x, labels = tape.value(normal(3, 3)), np.array([0, label, 2], np.int32)
-    each = emit(n.cross_entropy, [x, tape.value(labels)], tape, reduce="none")
+    eager = Eager()
+    x, labels = eager.value(normal(3, 3)), np.array([0, label, 2], np.int32)
+    each = call(n.cross_entropy, eager, [x, eager.value(labels)], reduce="none")
     assert np.isnan(each.array).tolist() == [False, True, False]
-    (back,) = tape.gradients(each, [x])
+    (back,) = eager.gradients(each, [x])
     assert np.isnan(back.array).tolist() == [[False] * 3, [True] * 3, [False] * 3]
 
 
 def test_a_class_ruled_out_by_minus_infinity_costs_nothing_elsewhere() -> None:
-    tape = Tape()
-    x = tape.value(np.array([[0.0, -math.inf, 1.0]]))
-    loss = emit(n.cross_entropy, [x, tape.value(np.array([2], np.int32))], tape)
+    eager = Eager()
+    x = eager.value(np.array([[0.0, -math.inf, 1.0]]))
+    loss = call(n.cross_entropy, eager, [x, eager.value(np.array([2], np.int32))])
     assert float(loss.array) == pytest.approx(math.log(1 + math.exp(-1)))
-    (back,) = tape.gradients(loss, [x])
+    (back,) = eager.gradients(loss, [x])
     np.testing.assert_allclose(back.array, [[1 / (1 + math.e), 0, -1 / (1 + math.e)]])
 
 
 def test_the_gradient_by_logits_that_lie_transposed() -> None:
     x, labels = np.asfortranarray(normal(4, 3)), np.array([0, 1, 2, 0], np.int32)
-    slope = call(n.cross_entropy_slope, x, labels, smoothing=0.0)
+    slope = compute(n.cross_entropy_slope, x, labels, smoothing=0.0)
     np.testing.assert_allclose(slope, soft(x) - np.eye(3)[labels])
 
 
@@ -114,16 +114,16 @@ def test_layer_norm_and_rms_norm() -> None:
     x, scale, bias = normal(2, 3, 8) * 3 + 5, normal(8), normal(8)
     mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
     expected = (x - mean) / np.sqrt(var + 1e-5) * scale + bias
-    np.testing.assert_allclose(call(n.layer_norm, x, scale, bias), expected)
-    np.testing.assert_allclose(call(n.layer_norm, *map(single, (x, scale, bias))), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(compute(n.layer_norm, x, scale, bias), expected)
+    np.testing.assert_allclose(compute(n.layer_norm, *map(single, (x, scale, bias))), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
-        call(n.rms_norm, x, scale, eps=0.5), x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.5) * scale
+        compute(n.rms_norm, x, scale, eps=0.5), x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.5) * scale
     )
-    assert call(n.layer_norm, np.full((2, 3), 7.0, np.float32), 2.0, 0.25).tolist() == [[0.25] * 3] * 2
+    assert compute(n.layer_norm, np.full((2, 3), 7.0, np.float32), 2.0, 0.25).tolist() == [[0.25] * 3] * 2
 
 
 def test_an_f16_norm_squares_in_f32() -> None:
-    got = call(n.rms_norm, np.array([3000, -3000], np.float16), 1.0)
+    got = compute(n.rms_norm, np.array([3000, -3000], np.float16), 1.0)
     assert got.dtype == np.float16
     assert got.tolist() == [1, -1]
 
@@ -140,20 +140,22 @@ def attend(q: Any, k: Any, v: Any, seen: Any) -> Any:
 
 def test_attention() -> None:
     q, k, v = normal(2, 3, 4, 5), normal(2, 3, 6, 5), normal(2, 3, 6, 7)
-    np.testing.assert_allclose(call(n.attention, q, k, v), attend(q, k, v, lambda at, j: True))
-    np.testing.assert_allclose(call(n.attention, q, k, v, causal=True), attend(q, k, v, lambda at, j: j <= at[2] + 2))
+    np.testing.assert_allclose(compute(n.attention, q, k, v), attend(q, k, v, lambda at, j: True))
+    np.testing.assert_allclose(
+        compute(n.attention, q, k, v, causal=True), attend(q, k, v, lambda at, j: j <= at[2] + 2)
+    )
     mask = RNG.random((2, 1, 1, 6)) < 0.5
     mask[..., 0] = True
-    got = call(n.attention, q, k, v, mask)
+    got = compute(n.attention, q, k, v, mask)
     np.testing.assert_allclose(got, attend(q, k, v, lambda at, j: mask[at[0], 0, 0, j]))
-    both = call(n.attention, q, k, v, mask, causal=True)
+    both = compute(n.attention, q, k, v, mask, causal=True)
     np.testing.assert_allclose(both, attend(q, k, v, lambda at, j: j <= at[2] + 2 and mask[at[0], 0, 0, j]))
 
 
 def test_a_query_that_sees_nothing_is_nan_and_the_others_are_not() -> None:
     q = normal(3, 2)
     with np.errstate(invalid="ignore"):
-        got = call(n.attention, q, q, q, np.array([[True], [False], [True]]))
+        got = compute(n.attention, q, q, q, np.array([[True], [False], [True]]))
     assert np.isnan(got).all(axis=1).tolist() == [False, True, False]
     assert np.isnan(got).any(axis=1).tolist() == [False, True, False]
 
@@ -188,7 +190,7 @@ SIZES = [
 def test_conv2d(case: tuple[Any, ...]) -> None:
     image, kernel, stride, padding, steps, pads = case
     x, k = normal(*image), normal(*kernel)
-    np.testing.assert_allclose(call(c.conv2d, x, k, stride=stride, padding=padding), convolve(x, k, steps, pads))
+    np.testing.assert_allclose(compute(c.conv2d, x, k, stride=stride, padding=padding), convolve(x, k, steps, pads))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_conv2d(case: tuple[Any, ...]) -> None:
 def test_conv1d(stride: int, padding: Any, pads: Any) -> None:
     x, k = normal(2, 7, 3), normal(3, 3, 4)
     expected = convolve(x[:, None], k[None], (1, stride), [(0, 0), pads])[:, 0]
-    np.testing.assert_allclose(call(c.conv1d, x, k, stride=stride, padding=padding), expected)
+    np.testing.assert_allclose(compute(c.conv1d, x, k, stride=stride, padding=padding), expected)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_conv1d(stride: int, padding: Any, pads: Any) -> None:
 def test_conv_transpose2d_is_the_transpose_of_conv2d(case: tuple[Any, ...]) -> None:
     kernel, stride, padding, steps, pads, lengths = case
     x, k = normal(2, 3, 4, 5), normal(*kernel, 5, 2)
-    got = call(c.conv_transpose2d, x, k, stride=stride, padding=padding)
+    got = compute(c.conv_transpose2d, x, k, stride=stride, padding=padding)
     assert got.shape == (2, *lengths, 2)
     y = normal(*got.shape)
     # <transposed x, y> = <x, convolved y> for every y.
@@ -231,8 +233,8 @@ def test_pooling(size: Any, stride: Any, steps: Any) -> None:
     for i, j in np.ndindex(rows, columns):
         window = x[:, i * steps[0] : i * steps[0] + kh, j * steps[1] : j * steps[1] + kw]
         best[:, i, j], mean[:, i, j] = window.max((1, 2)), window.mean((1, 2))
-    np.testing.assert_allclose(call(c.max_pool2d, x, n=size, stride=stride), best)
-    np.testing.assert_allclose(call(c.avg_pool2d, x, n=size, stride=stride), mean)
+    np.testing.assert_allclose(compute(c.max_pool2d, x, n=size, stride=stride), best)
+    np.testing.assert_allclose(compute(c.avg_pool2d, x, n=size, stride=stride), mean)
 
 
 # Gradients
@@ -257,6 +259,19 @@ DIFFERENTIABLE: dict[str, tuple[Primitive, list[Any], dict[str, Any]]] = {
 }
 
 
+def numeric_gradient(f: Callable[..., Any], arrays: Sequence[Any], index: int, step: float = 1e-5) -> Any:
+    """The gradient of the sum of `f` by `arrays[index]`, f64, by central differences."""
+    out = np.zeros_like(arrays[index])
+    for at in np.ndindex(out.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = [a.copy() for a in arrays]
+            moved[index][at] += sign * step
+            ends.append(np.sum(f(*moved)))
+        out[at] = (ends[0] - ends[1]) / (2 * step)
+    return out
+
+
 def weigh(shape: tuple[int, ...]) -> Any:
     """Fixed weights, so that the gradient of a sum that is constant (softmax) is none."""
     return np.cos(np.arange(math.prod(shape), dtype=float)).reshape(shape)
@@ -267,13 +282,13 @@ def test_the_gradient_is_that_of_central_differences(case: str) -> None:
     primitive, arrays, static = DIFFERENTIABLE[case]
 
     def weighed(*given: Any) -> Any:
-        out = call(primitive, *given, **static)
+        out = compute(primitive, *given, **static)
         return out * weigh(out.shape)
 
-    tape = Tape()
-    values = [tape.value(a) for a in arrays]
-    out = emit(primitive, values, tape, **static)
-    exact = tape.gradients(mul(out, tape.value(weigh(out.shape))), values)
+    eager = Eager()
+    values = [eager.value(a) for a in arrays]
+    out = call(primitive, eager, values, **static)
+    exact = eager.gradients(mul(out, eager.value(weigh(out.shape))), values)
     for i, a in enumerate(arrays):
         if a.dtype == np.float64:
             np.testing.assert_allclose(exact[i].array, numeric_gradient(weighed, arrays, i), rtol=1e-6, atol=1e-8)
@@ -283,15 +298,15 @@ def test_the_gradient_is_that_of_central_differences(case: str) -> None:
 def test_the_gradient_s_gradient_is_that_of_central_differences(case: str) -> None:
     primitive, arrays, static = DIFFERENTIABLE[case]
 
-    def first(*given: Any) -> tuple[Tape, Any, Any]:
-        tape = Tape()
-        values = [tape.value(a) for a in given]
-        out = emit(primitive, values, tape, **static)
-        weighed = mul(out, out, tape.value(weigh(out.shape)))
-        return tape, values, tape.gradients(weighed, values[:1])[0]
+    def first(*given: Any) -> tuple[Eager, Any, Any]:
+        eager = Eager()
+        values = [eager.value(a) for a in given]
+        out = call(primitive, eager, values, **static)
+        weighed = mul(out, out, eager.value(weigh(out.shape)))
+        return eager, values, eager.gradients(weighed, values[:1])[0]
 
-    tape, values, slope = first(*arrays)
-    exact = tape.gradients(mul(slope, tape.value(weigh(slope.shape))), values)
+    eager, values, slope = first(*arrays)
+    exact = eager.gradients(mul(slope, eager.value(weigh(slope.shape))), values)
     for i, a in enumerate(arrays):
         if a.dtype == np.float64:
             numeric = numeric_gradient(lambda *g: first(*g)[2].array * weigh(slope.shape), arrays, i)
@@ -350,7 +365,7 @@ def test_what_does_not_fit_is_refused(
     primitive: Primitive, operands: list[Any], static: dict[str, Any], code: Any
 ) -> None:
     with pytest.raises(Refusal) as refused:
-        call(primitive, *operands, **static)
+        compute(primitive, *operands, **static)
     assert refused.value.code is code
     assert refused.value.error().message
 
@@ -399,10 +414,10 @@ TORCH: dict[str, tuple[Primitive, list[Any], dict[str, Any], Callable[..., Any]]
 def test_values_and_gradients_are_torch_s(case: str) -> None:
     torch = pytest.importorskip("torch", reason="only a development environment has torch")
     primitive, arrays, static, theirs = TORCH[case]
-    tape = Tape()
-    values = [tape.value(a) for a in arrays]
-    out = emit(primitive, values, tape, **static)
-    ours = tape.gradients(mul(out, tape.value(weigh(out.shape))), values)
+    eager = Eager()
+    values = [eager.value(a) for a in arrays]
+    out = call(primitive, eager, values, **static)
+    ours = eager.gradients(mul(out, eager.value(weigh(out.shape))), values)
     tensors = [torch.tensor(a, requires_grad=a.dtype == np.float64) for a in arrays]
     expected = theirs(torch.nn.functional, *tensors)
     np.testing.assert_allclose(out.array, expected.detach().numpy(), rtol=1e-9, atol=1e-12)

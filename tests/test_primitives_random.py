@@ -11,7 +11,7 @@ from sxi.codes import Refusal
 from sxi.primitives import random as r
 from sxi.primitives.declare import Primitive
 from sxi.random import Draws
-from tests.tape import Tape, call, emit
+from tests.eager import Eager, call, compute
 
 
 def f32(*xs: float) -> Any:
@@ -24,22 +24,22 @@ def i32(*xs: int) -> Any:
 
 def test_a_normal_is_its_mean_plus_its_scale_times_a_standard_one() -> None:
     z = Draws(0, np.array).normal("t", (4, 3))
-    assert np.array_equal(call(r.normal, shape=(4, 3)), z)
-    assert np.array_equal(call(r.normal, 2.0, 0.5, shape=(4, 3)), z * np.float32(0.5) + np.float32(2))
+    assert np.array_equal(compute(r.normal, shape=(4, 3)), z)
+    assert np.array_equal(compute(r.normal, 2.0, 0.5, shape=(4, 3)), z * np.float32(0.5) + np.float32(2))
     mean, scale = f32(1, 2, 3), np.ones((4, 1), np.float32) * 7
-    assert np.array_equal(call(r.normal, mean, scale, shape=(4, 3)), z * scale + mean)
+    assert np.array_equal(compute(r.normal, mean, scale, shape=(4, 3)), z * scale + mean)
 
 
 def test_a_uniform_lies_between_its_bounds() -> None:
     u = Draws(0, np.array).uniform("t", (1000,))
-    assert np.array_equal(call(r.uniform, shape=(1000,)), u)
-    assert np.array_equal(call(r.uniform, -2.0, 3.0, shape=(1000,)), u * np.float32(5) - np.float32(2))
+    assert np.array_equal(compute(r.uniform, shape=(1000,)), u)
+    assert np.array_equal(compute(r.uniform, -2.0, 3.0, shape=(1000,)), u * np.float32(5) - np.float32(2))
     assert np.array_equal(
-        call(r.uniform, 0.0, np.float32(3) * np.ones(1, np.float32), shape=(1000,)), u * np.float32(3)
+        compute(r.uniform, 0.0, np.float32(3) * np.ones(1, np.float32), shape=(1000,)), u * np.float32(3)
     )
     low, high = f32(-1), f32(4)
-    assert np.array_equal(call(r.uniform, low, high, shape=(1000,)), u * (high - low) + low)
-    assert np.array_equal(call(r.uniform, low, 4.0, shape=(1000,)), u * (high - low) + low)
+    assert np.array_equal(compute(r.uniform, low, high, shape=(1000,)), u * (high - low) + low)
+    assert np.array_equal(compute(r.uniform, low, 4.0, shape=(1000,)), u * (high - low) + low)
 
 
 @pytest.mark.parametrize("high", [1.0, 1.5, 0.1, 3.0, 1 + 2**-23, 1e30, 1e-30])
@@ -49,14 +49,14 @@ def test_no_uniform_from_zero_reaches_its_upper_bound(high: float) -> None:
 
 
 def test_a_draw_has_the_gradient_of_its_arithmetic() -> None:
-    tape = Tape()
-    mean, scale = tape.value(np.zeros(3, np.float32)), tape.value(np.ones((), np.float32))
-    by_mean, by_scale = tape.gradients(emit(r.normal, [mean, scale], tape, shape=(4, 3)), [mean, scale])
+    eager = Eager()
+    mean, scale = eager.value(np.zeros(3, np.float32)), eager.value(np.ones((), np.float32))
+    by_mean, by_scale = eager.gradients(call(r.normal, eager, [mean, scale], shape=(4, 3)), [mean, scale])
     z = Draws(0, np.array).normal("t", (4, 3)).astype(np.float64)
     assert by_mean.array.tolist() == [4, 4, 4]
     assert float(by_scale.array) == pytest.approx(z.sum(), rel=1e-5)
-    low, high = tape.value(f32(-1)), tape.value(f32(2))
-    by_low, by_high = tape.gradients(emit(r.uniform, [low, high], tape, shape=(50,)), [low, high])
+    low, high = eager.value(f32(-1)), eager.value(f32(2))
+    by_low, by_high = eager.gradients(call(r.uniform, eager, [low, high], shape=(50,)), [low, high])
     u = float(Draws(0, np.array).uniform("t", (50,)).sum())
     assert by_high.array.tolist() == pytest.approx([u])
     assert by_low.array.tolist() == pytest.approx([50 - u])
@@ -69,10 +69,10 @@ def test_integers_are_i32_unless_a_bound_is_past_it() -> None:
         (0, 2**31 + 1, "int64"),
         (-(2**63), 0, "int64"),
     ]:
-        got = call(r.integers, low, high, shape=(500,))
+        got = compute(r.integers, low, high, shape=(500,))
         assert got.dtype == dtype
         assert np.array_equal(got, Draws(0, np.array).integers("t", (500,), low, high))
-    assert set(call(r.integers, 0, 6, shape=(500,)).tolist()) == set(range(6))
+    assert set(compute(r.integers, 0, 6, shape=(500,)).tolist()) == set(range(6))
 
 
 BOUNDS = [(0, 6), (-(2**31), 2**31 - 1), (-3, -2), (5, 2**31 - 1)]
@@ -80,41 +80,41 @@ BOUNDS = [(0, 6), (-(2**31), 2**31 - 1), (-3, -2), (5, 2**31 - 1)]
 
 @pytest.mark.parametrize(("low", "high"), BOUNDS)
 def test_integers_between_arrays_are_those_between_numbers(low: int, high: int) -> None:
-    expected = call(r.integers, low, high, shape=(300,))
+    expected = compute(r.integers, low, high, shape=(300,))
     for bounds in [(i32(low), i32(high)), (low, i32(high)), (i32(low), high)]:
-        got = call(r.integers, *bounds, shape=(300,))
+        got = compute(r.integers, *bounds, shape=(300,))
         assert got.dtype == np.int32
         assert np.array_equal(got, expected)
 
 
 def test_integers_between_arrays_of_bounds() -> None:
     low, high = np.array([[0], [10], [7]], np.int32), np.array([[3], [13], [2]], np.int32)
-    got = call(r.integers, low, high, shape=(3, 200))
+    got = compute(r.integers, low, high, shape=(3, 200))
     assert [set(row.tolist()) for row in got] == [{0, 1, 2}, {10, 11, 12}, {7}]
 
 
 def test_a_bernoulli_is_true_with_its_probability() -> None:
     u = Draws(0, np.array).uniform("t", (2, 5000))
     p = np.array([[0.2], [0.9]], np.float32)
-    got = call(r.bernoulli, p, shape=(2, 5000))
+    got = compute(r.bernoulli, p, shape=(2, 5000))
     assert got.dtype == bool
     assert np.array_equal(got, u < p)
     assert np.abs(got.mean(axis=1) - p[:, 0]).max() < 0.02
-    assert not call(r.bernoulli, 0.0, shape=(5000,)).any()
-    assert call(r.bernoulli, 1.0, shape=(5000,)).all()
+    assert not compute(r.bernoulli, 0.0, shape=(5000,)).any()
+    assert compute(r.bernoulli, 1.0, shape=(5000,)).all()
 
 
 def test_a_permutation_holds_each_number_once() -> None:
-    got = call(r.permutation, n=100)
+    got = compute(r.permutation, n=100)
     assert got.dtype == np.int32
     assert sorted(got.tolist()) == list(range(100))
-    assert call(r.permutation, n=0).shape == (0,)
+    assert compute(r.permutation, n=0).shape == (0,)
 
 
 def test_a_class_is_drawn_as_often_as_its_share() -> None:
     logits = np.log(np.array([0.5, 0.0, 0.2, 0.3, 0.0], np.float32), where=np.array([1, 0, 1, 1, 0], bool),
                     out=np.full(5, -math.inf, np.float32))  # fmt: skip
-    got = call(r.categorical, np.broadcast_to(logits + 1000, (40_000, 5)).astype(np.float32))
+    got = compute(r.categorical, np.broadcast_to(logits + 1000, (40_000, 5)).astype(np.float32))
     assert got.dtype == np.int32
     assert np.abs(np.bincount(got, minlength=5) / 40_000 - [0.5, 0, 0.2, 0.3, 0]).max() < 0.01
     assert set(got.tolist()) == {0, 2, 3}
@@ -126,19 +126,19 @@ def test_a_class_is_the_first_whose_share_reaches_past_the_draw() -> None:
     shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     expected = [[np.searchsorted(np.cumsum(s), x, side="right") for s, x in zip(*p, strict=True)]
                 for p in zip(shares, u, strict=True)]  # fmt: skip
-    assert np.array_equal(call(r.categorical, logits), expected)
+    assert np.array_equal(compute(r.categorical, logits), expected)
 
 
 def test_logits_that_say_nothing_give_class_0() -> None:
     with np.errstate(invalid="ignore"):
-        got = call(r.categorical, np.array([[math.nan, 1, 2], [-math.inf, -math.inf, -math.inf]], np.float32))
+        got = compute(r.categorical, np.array([[math.nan, 1, 2], [-math.inf, -math.inf, -math.inf]], np.float32))
     assert got.tolist() == [0, 0]
-    assert call(r.categorical, f32(3.0)).shape == ()
+    assert compute(r.categorical, f32(3.0)).shape == ()
 
 
 def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
     x = np.random.default_rng(0).normal(size=(100, 200)).astype(np.float32)
-    got = call(r.dropout, x, p=0.25)
+    got = compute(r.dropout, x, p=0.25)
     dropped = Draws(0, np.array).uniform("t", (100, 200)) < np.float32(0.25)
     assert np.array_equal(got == 0, dropped)
     np.testing.assert_allclose(got, np.where(dropped, 0, x / 0.75), rtol=1e-6)
@@ -146,23 +146,23 @@ def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
 
 def test_dropout_is_its_input_where_nothing_trains() -> None:
     x = f32(1, 2, 3)
-    assert np.array_equal(call(r.dropout, x, p=0.9, training=False), x)
-    assert np.array_equal(call(r.dropout, x, p=0.0), x)
+    assert np.array_equal(compute(r.dropout, x, p=0.9, training=False), x)
+    assert np.array_equal(compute(r.dropout, x, p=0.0), x)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_dropout_keeps_the_type_and_has_its_mask_s_gradient(dtype: str) -> None:
-    tape = Tape()
-    x = tape.value(np.ones(1000, dtype))
-    out = emit(r.dropout, [x], tape, p=0.5)
-    (back,) = tape.gradients(out, [x])
+    eager = Eager()
+    x = eager.value(np.ones(1000, dtype))
+    out = call(r.dropout, eager, [x], p=0.5)
+    (back,) = eager.gradients(out, [x])
     assert out.array.dtype == back.array.dtype == dtype
     assert np.array_equal(back.array, out.array)
 
 
 def test_dropout_hides_no_nan() -> None:
     with np.errstate(invalid="ignore"):
-        assert np.isnan(call(r.dropout, np.full(100, math.inf, np.float32), p=0.5)).any()
+        assert np.isnan(compute(r.dropout, np.full(100, math.inf, np.float32), p=0.5)).any()
 
 
 REFUSED: list[tuple[Primitive, list[Any], dict[str, Any], Any]] = [
@@ -200,6 +200,6 @@ def test_what_means_nothing_is_refused(
     primitive: Primitive, operands: list[Any], static: dict[str, Any], code: Any
 ) -> None:
     with pytest.raises(Refusal) as refused:
-        call(primitive, *operands, **static)
+        compute(primitive, *operands, **static)
     assert refused.value.code is code
     assert refused.value.error().message

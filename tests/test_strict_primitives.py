@@ -17,7 +17,7 @@ from sxi.backends.strict import HostRead, StrictBackend
 from sxi.codes import Refusal
 from sxi.primitives.declare import PRIMITIVES, REQUIRED, Case, Domain, Primitive, Value
 from sxi.random import Draws
-from tests.tape import Computed, Tape, emit
+from tests.eager import Computed, Eager, call
 
 for module in pkgutil.iter_modules(sxi.primitives.__path__):
     importlib.import_module(f"sxi.primitives.{module.name}")
@@ -29,7 +29,7 @@ EXTREME = [*SPECIAL, -0.0, 1e-45, -1e-40, 3e38, 88.8, -103.9]
 DTYPES = {"f32": ("f4", "f8", "f2", "i4"), "i32": ("i4", "i8"), "bool": ("?",)}
 
 
-class On(Tape):
+class On(Eager):
     """An emitter that computes with a backend."""
 
     def __init__(self, backend: Backend) -> None:
@@ -37,12 +37,15 @@ class On(Tape):
         self.backend = backend
         self.draws = Draws(0, backend.asarray)
 
-    def value(self, array: Any) -> Computed:
-        on_host = isinstance(array, (np.ndarray, np.generic))
-        return Computed(self.backend.asarray(np.asarray(array)) if on_host else array, self)
+    def value(self, x: Any, dtype: str | None = None) -> Computed:
+        on_host = isinstance(x, (np.ndarray, np.generic))
+        return Computed(self.backend.asarray(np.asarray(x)) if on_host else x, self, dtype)
 
-    def apply(self, primitive: Primitive, operands: Sequence[Any], static: dict[str, Any]) -> Computed:
-        taken = [x.array if isinstance(x, Computed) else x for x in self.promoted(primitive, operands)]
+    def apply(self, primitive: Primitive, operands: Sequence[Any], static: dict[str, Any]) -> Any:
+        operands = self.promoted(primitive, operands)
+        if primitive.expand is not None:
+            return primitive.expand(*([self] if primitive.needs_emitter else []), *operands, **static)
+        taken = [x.array if isinstance(x, Computed) else x for x in operands]
         assert primitive.forward is not None
         return self.value(primitive.forward(self.backend.xp, *[self.draws][: primitive.draws], *taken, **static))
 
@@ -77,12 +80,12 @@ def trials(primitive: Primitive) -> Iterator[tuple[Case, list[Any]]]:
 
 def computed(primitive: Primitive, backend: Backend, operands: list[Any], case: Case) -> list[Any]:
     """The arrays it gives on `backend`."""
-    tape = On(backend)
-    values = [tape.value(x.T.copy().T) for x in operands]  # not in C order, as a transposed array is
+    eager = On(backend)
+    values = [eager.value(x.T.copy().T) for x in operands]  # not in C order, as a transposed array is
     required = {p.python_name: 0 for p in primitive.params if p.kind == "int" and p.default is REQUIRED}
     with np.errstate(all="ignore"):
-        out = emit(primitive, values, tape, **(required | case.static))
-    return [x.array if isinstance(x, Value) else x for x in (out if isinstance(out, list) else [out])]  # type: ignore[attr-defined]  # a tape's values are Computed
+        out = call(primitive, eager, values, **(required | case.static))
+    return [x.array if isinstance(x, Value) else x for x in (out if isinstance(out, list) else [out])]  # type: ignore[attr-defined]  # its values are Computed
 
 
 def same(here: Any, there: Any) -> bool:
@@ -107,7 +110,7 @@ def test_a_primitive_keeps_a_devices_rules(name: str) -> None:
         except Refusal:
             continue
         except TypeError:
-            if operands and operands[0].dtype != np.float32:  # a type that the rule, which a tape does not ask, refuses
+            if operands and operands[0].dtype != np.float32:  # a type that the rule, which is not asked here, refuses
                 continue
             raise
         with strict.forbid_reads():

@@ -3,7 +3,45 @@
 `declare.py` says how to add one.
 """
 
-from sxi.primitives import compare, elementwise
+from sxi.primitives import (
+    compare,
+    convolution,
+    count,
+    einsum,
+    elementwise,
+    factor,
+    index,
+    join,
+    linalg,
+    make,
+    neural,
+    order,
+    random,
+    reduce,
+    shape,
+    special,
+    transcendental,
+)
 from sxi.primitives.declare import PRIMITIVES, Primitive
 
-__all__ = ["PRIMITIVES", "Primitive", "compare", "elementwise"]
+__all__ = [
+    "PRIMITIVES",
+    "Primitive",
+    "compare",
+    "convolution",
+    "count",
+    "einsum",
+    "elementwise",
+    "factor",
+    "index",
+    "join",
+    "linalg",
+    "make",
+    "neural",
+    "order",
+    "random",
+    "reduce",
+    "shape",
+    "special",
+    "transcendental",
+]

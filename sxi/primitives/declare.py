@@ -20,6 +20,7 @@ The signature is text in the language's own order:
     x            an array operand            x...        one or more array operands
     [x...]       a list of array operands    axis:int    a static operand of kind `int`
     :keep bool=false   a keyword and its default         :mask array=nil   an array operand by keyword
+    step:number=1      a static operand that may be left out
 
 Kinds of static operands: int, ints (an integer or a list of them), axes (an integer, a list, or nil for
 all), shape, dtype, bool, number, string, keyword, any.  The function receives `xp`, the array operands
@@ -143,7 +144,8 @@ class Primitive:
                  whose dense cotangent would be as large as the whole array for each use
     draws:       takes the run's `Draws` after xp, and the static operand `place`, the text of the place in
                  the program that it draws for; a composite takes `place` only, to hand it on
-    needs_emitter:  a composite that takes the emitter before its values, of which it may have none
+    needs_emitter:  a composite that takes the emitter before its values, of which it may have none, and
+                 host numbers as they are
     uses_training:  a composite that takes the static operand `training`, what `(training?)` gives there
     moves:       its results are among its operands' elements: rounding them again changes nothing
     in_place:    the operand whose buffer `forward(..., out=buffer)` may write into when nothing else
@@ -206,7 +208,7 @@ _PARAM = re.compile(
     r"""\s*(?:
       \[(?P<listed>[\w-]+)\.\.\.\]
     | :(?P<key>[\w-]+)\s+(?P<kind>\w+)=(?P<default>\S+)
-    | (?P<static>[\w-]+):(?P<skind>\w+)
+    | (?P<static>[\w-]+):(?P<skind>\w+)(=(?P<sdefault>\S+))?
     | (?P<name>[\w-]+)(?P<many>\.\.\.)?
     )""",
     re.X,
@@ -227,7 +229,8 @@ def parse_signature(text: str) -> tuple[Param, ...]:
         elif found["key"]:
             params.append(Param(found["key"], found["kind"], by_keyword=True, default=_constant(found["default"])))
         elif found["static"]:
-            params.append(Param(found["static"], found["skind"]))
+            default = REQUIRED if found["sdefault"] is None else _constant(found["sdefault"])
+            params.append(Param(found["static"], found["skind"], default=default))
         else:
             params.append(Param(found["name"], "array", many=bool(found["many"])))
     return tuple(params)

@@ -71,7 +71,7 @@ def _softmax_back(g: Any, out: Any, x: Any, *, axis: int) -> Any:
 
 @primitive("softmax", "x :axis int=-1", type=_along, promote="f", vjp=(_softmax_back,), sample=(REAL,), cases=_AXES)
 def softmax(xp: Any, x: Array, *, axis: int) -> Array:
-    """exp of each element over the sum of all along an axis.
+    """Shares of a whole along an axis: exp of each element over the sum of all.
 
     x:      f32[*n]
     axis:   the axis along which the results sum to 1
