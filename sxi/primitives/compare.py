@@ -338,8 +338,7 @@ def round_bf16(xp: Any, x: Array) -> Array:
     gives:  f32[*n]
     """
     # On the bits: half of the last kept place, less one where that place is even, then cut.
-    x = x.astype("float32")
+    x = x.astype("float32", copy=False)
     bits = x.view("uint32")
     up = bits + (((bits >> 16) & 1) + 0x7FFF)
-    kept = xp.where(xp.isnan(x), bits | 0x400000, up) & 0xFFFF0000
-    return kept.astype("uint32").view("float32")
+    return (xp.where(xp.isnan(x), bits | 0x400000, up) & 0xFFFF0000).view("float32")

@@ -361,7 +361,7 @@ def logsumexp(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (logsumexp (array [1000.0 1000.0]) :axis 0) ; => 1000.6931
+    (logsumexp (array [1000.0 1000.0]) :axis 0) ; => 1000.6932
     """
     shape = reduced_shape(x.shape, axis, keep)
     if x.size == 0:
