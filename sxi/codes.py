@@ -11,6 +11,8 @@ something else.  The contract rules have their own table, `contracts.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sxi.errors import Code, Incomplete, SxiError, register
 
 
@@ -482,6 +484,20 @@ STATUS_NOT_READ = _code(
 )
 
 # Runs: devices.
+
+# The run itself.
+
+RUN_OUT_OF_MEMORY = _code(
+    "RUN-040",
+    "{what} needs {bytes} bytes for {type}, and there is not that much memory",
+    "The step needs more memory than the device has. Fewer examples a microbatch need less: raise :microbatches.",
+)
+INTERNAL = _code(
+    "RUN-041",
+    "a fault of sxi itself: {reason}",
+    "This should not have happened whatever the program says; `--debug` shows where it did. Please report it.",
+)
+
 
 CUPY_MISSING = _code(
     "RUN-050",

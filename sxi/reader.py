@@ -465,8 +465,8 @@ def _meant_end(opener: Span) -> tuple[Label, ...]:
                 open_at[-1] = begun, limit
             if column <= limit:
                 bracket = Span(source, begun, begun + 1)
-                which = "it was" if begun == opener.start else f"the {bracket.text} of line {bracket.line} was"
-                return (Label(Span(source, last, last), f"by its indentation, {which} meant to close here"),)
+                which = "" if begun == opener.start else f", for the {bracket.text} of line {bracket.line}"
+                return (Label(Span(source, last, last), f"indentation suggests {CLOSER[bracket.text]} here{which}"),)
         if kind == _OPEN:
             open_at.append((start, column))
         elif kind == _CLOSE and open_at:
@@ -474,4 +474,4 @@ def _meant_end(opener: Span) -> tuple[Label, ...]:
         line, last = source.position(end - 1)[0], end
     if source.text[last:].strip(" \t\r\n") and not source.text[last:].lstrip().startswith((";", "#|")):
         return ()
-    return (Label(Span(source, last, last), "nothing closes it up to here"),)
+    return (Label(Span(source, last, last), "no bracket closes it up to here"),)

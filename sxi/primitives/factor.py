@@ -19,7 +19,7 @@ from sxi import codes
 from sxi.arraytype import ArrayType, broadcast
 from sxi.codes import Refusal
 from sxi.primitives.compare import eq, where
-from sxi.primitives.declare import REAL, Array, case, composite, primitive
+from sxi.primitives.declare import POSITIVE, REAL, Array, case, composite, primitive
 from sxi.primitives.elementwise import add, div, mul, neg, sub
 from sxi.primitives.join import slice_
 from sxi.primitives.linalg import from_diagonal, matmul, unequal
@@ -98,7 +98,7 @@ def _cholesky_back(g: Any, out: Any, a: Any) -> Any:
 
 
 @primitive(
-    "cholesky", "a", type=_square, promote="f", vjp=(_cholesky_back,), sample=(REAL,),
+    "cholesky", "a", type=_square, promote="f", vjp=(_cholesky_back,), sample=(POSITIVE,),
     cases=(case((1, 1)), case((0, 0)), case((2, 0, 0))),
 )  # fmt: skip
 def cholesky(xp: Any, a: Array) -> Array:
@@ -229,7 +229,7 @@ def _logdet_back(g: Any, out: Any, a: Any) -> Any:
 
 
 @primitive(
-    "logdet", "a", type=_logdet_type, promote="f", vjp=(_logdet_back,), sample=(REAL,),
+    "logdet", "a", type=_logdet_type, promote="f", vjp=(_logdet_back,), sample=(POSITIVE,),
     cases=(case((1, 1)), case((0, 0)), case((3, 0, 0))),
 )  # fmt: skip
 def logdet(xp: Any, a: Array) -> Array:

@@ -78,6 +78,9 @@ def add_rows(xp: Any, rows: Array, at: Array, inside: Array | None, values: Arra
         return
     if inside is not None:
         at, values = at[inside], values[inside]
+    if at.shape[0] == 1:
+        rows[at] += values
+        return
     width = rows.shape[1]
     if width <= _FEW_COLUMNS:
         for c in range(width):

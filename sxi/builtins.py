@@ -1,0 +1,220 @@
+"""Functions of host values that the interpreter brings: lists, records, strings, shapes, gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sxi import codes
+from sxi.eval import call_value, no_such_key, turn
+from sxi.primitives.declare import Value
+from sxi.source import Span
+from sxi.values import Builtin, Gradient, Key, is_number, kind_of, number_text, written
+
+BUILTINS: dict[str, Builtin] = {}
+Call = Callable[[Any, list[Any], dict[str, Any], Span], Any]
+LONGEST_RANGE = 10_000_000
+
+
+def builtin(name: str, usage: str, least: int, most: int | None, keywords: tuple[str, ...] = ()) -> Callable[[Call], Call]:
+    """Enter a function of host values; its docstring is what `,doc` shows."""
+
+    def entry(call: Call) -> Call:
+        BUILTINS[name] = Builtin(name, call, least, most, keywords, usage, call.__doc__ or "")
+        return call
+
+    return entry
+
+
+def expect(value: Any, kinds: type | tuple[type, ...], wanted: str, name: str, span: Span) -> None:
+    """Refuse a value that is not of `kinds`; a bool is not a number here."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
+        raise codes.WRONG_KIND.at(span, what=f"an operand of {name}", given=kind_of(value), wanted=wanted)
+
+
+@builtin("list", "(list e …)", 0, None)
+def list_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The list of the values."""
+    return list(args)
+
+
+@builtin("nth", "(nth list i)", 2, 2)
+def nth(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The element at place i, counted from 0, or from the end where i is negative."""
+    items, i = args
+    expect(items, list, "a list", "nth", span)
+    expect(i, int, "a whole number", "nth", span)
+    if not -len(items) <= i < len(items):
+        raise codes.NO_SUCH_ELEMENT.at(span, count=len(items), index=i)
+    return items[i]
+
+
+@builtin("first", "(first list)", 1, 1)
+def first(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The first element."""
+    expect(args[0], list, "a list", "first", span)
+    if not args[0]:
+        raise codes.NO_SUCH_ELEMENT.at(span, count=0, index=0)
+    return args[0][0]
+
+
+@builtin("rest", "(rest list)", 1, 1)
+def rest(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The list without its first element."""
+    expect(args[0], list, "a list", "rest", span)
+    return args[0][1:]
+
+
+@builtin("append", "(append list …)", 0, None)
+def append(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The lists joined."""
+    joined: list[Any] = []
+    for a in args:
+        expect(a, list, "a list", "append", span)
+        joined.extend(a)
+    return joined
+
+
+@builtin("reverse", "(reverse list)", 1, 1)
+def reverse(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The list from its end."""
+    expect(args[0], list, "a list", "reverse", span)
+    return args[0][::-1]
+
+
+@builtin("count", "(count list)", 1, 1)
+def count(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """How many elements a list, keys a record, or characters a string has."""
+    expect(args[0], (list, dict, str), "a list, a record or a string", "count", span)
+    return len(args[0])
+
+
+@builtin("range", "(range from to step)", 1, 3)
+def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """Whole numbers: (range 3) is [0 1 2], (range 1 7 2) is [1 3 5]."""
+    for a in args:
+        expect(a, int, "a whole number", "range", span)
+    if len(args) == 3 and args[2] == 0:
+        raise codes.WRONG_KIND.at(span, what="the step of range", given="0", wanted="a whole number other than 0")
+    made = range(*args)
+    if len(made) > LONGEST_RANGE:
+        raise codes.WRONG_KIND.at(span, what="range", given=f"a list of {len(made):,}", wanted=f"one of at most {LONGEST_RANGE:,}")
+    return list(made)
+
+
+@builtin("map", "(map f list)", 2, 2)
+def map_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The list of f of each element."""
+    f, items = args
+    expect(items, list, "a list", "map", span)
+    return _each(frame, f, items, span)
+
+
+@builtin("filter", "(filter f list)", 2, 2)
+def filter_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The elements for which f holds."""
+    f, items = args
+    expect(items, list, "a list", "filter", span)
+    kept = _each(frame, f, items, span)
+    for k in kept:
+        if isinstance(k, Value):
+            raise codes.WRONG_KIND.at(span, what="what the function of filter gives", given=kind_of(k), wanted="a host value")
+    return [x for x, k in zip(items, kept, strict=True) if k is not None and k is not False]
+
+
+def _each(frame: Any, f: Any, items: list[Any], span: Span) -> list[Any]:
+    out = []
+    for i, x in enumerate(items):
+        with turn(frame, i):
+            out.append(call_value(frame, f, [x], {}, span, "f"))
+    return out
+
+
+@builtin("str", "(str e …)", 0, None)
+def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The values as one string, without separators."""
+    parts = []
+    for a in args:
+        if isinstance(a, Value):
+            raise codes.WRONG_KIND.at(span, what="an operand of str", given=kind_of(a), wanted="a host value")
+        parts.append(a if isinstance(a, str) else a.name if isinstance(a, Key) else number_text(a) if is_number(a) else written(a))
+    return "".join(parts)
+
+
+@builtin("get", "(get record :key default)", 2, 3)
+def get(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """A field of a record; where it has none, the default if one is given."""
+    record, key, *default = args
+    expect(record, dict, "a record", "get", span)
+    expect(key, (Key, str), "a keyword", "get", span)
+    name = key.name if isinstance(key, Key) else key
+    if name in record:
+        return record[name]
+    if default:
+        return default[0]
+    raise no_such_key(name, record, span)
+
+
+@builtin("with", "(with record :key e …)", 1, 1, ("*",))
+def with_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The record with fields added or replaced."""
+    expect(args[0], dict, "a record", "with", span)
+    return {**args[0], **keywords}
+
+
+@builtin("keys", "(keys record)", 1, 1)
+def keys(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The keys of a record, in their order."""
+    expect(args[0], dict, "a record", "keys", span)
+    return [Key(k) for k in args[0]]
+
+
+@builtin("shape", "(shape x)", 1, 1)
+def shape(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The lengths of an array's axes, a list of whole numbers; [] for a number."""
+    return list(_shape(args[0], "shape", span))
+
+
+@builtin("size", "(size x)", 1, 1)
+def size(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """How many elements an array has."""
+    total = 1
+    for n in _shape(args[0], "size", span):
+        total *= n
+    return total
+
+
+@builtin("dim", "(dim x axis)", 2, 2)
+def dim(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The length of one axis, which may count from the end."""
+    lengths = _shape(args[0], "dim", span)
+    expect(args[1], int, "a whole number", "dim", span)
+    if not -len(lengths) <= args[1] < len(lengths):
+        raise codes.AXIS_OUT_OF_RANGE.at(span, axis=args[1], ndim=len(lengths), label=kind_of(args[0]))
+    return lengths[args[1]]
+
+
+def _shape(x: Any, name: str, span: Span) -> tuple[int, ...]:
+    if isinstance(x, Value):
+        return x.shape
+    if is_number(x) or isinstance(x, bool):
+        return ()
+    raise codes.WRONG_KIND.at(span, what=f"the operand of {name}", given=kind_of(x), wanted="an array")
+
+
+@builtin("grad", "(grad f)", 1, 1)
+def grad(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The function that gives the gradient of f by its first argument."""
+    return Gradient(_function(args[0], "grad", span), with_value=False)
+
+
+@builtin("value-and-grad", "(value-and-grad f)", 1, 1)
+def value_and_grad(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+    """The function that gives [value gradient] of f by its first argument."""
+    return Gradient(_function(args[0], "value-and-grad", span), with_value=True)
+
+
+def _function(f: Any, name: str, span: Span) -> Any:
+    if isinstance(f, Value | list | dict | str | bool | int | float) or f is None:
+        raise codes.WRONG_KIND.at(span, what=f"the operand of {name}", given=kind_of(f), wanted="a function")
+    return f

@@ -1,0 +1,239 @@
+"""Calling a primitive: its operands taken by its signature, its refusals given their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sxi import codes, contracts
+from sxi.arraytype import CARRIERS
+from sxi.codes import Refusal
+from sxi.errors import SxiError
+from sxi.names import Scope
+from sxi.primitives.declare import REQUIRED, Param, Primitive, Value
+from sxi.reader import Form, Group, Keyword
+from sxi.source import Span
+from sxi.suggest import suggest
+from sxi.values import Key, Node, is_number, kind_of
+
+LONGEST_CALL_SHOWN = 40
+
+
+class CallSite:
+    """Where a primitive is called: spans for errors, the number for the place of its draws.
+
+    spans:  parameter name -> span of its operand
+    """
+
+    __slots__ = ("number", "span", "spans", "text")
+
+    def __init__(self, span: Span, number: str, spans: dict[str, Span]) -> None:
+        self.span, self.number, self.spans = span, number, spans
+
+
+def primitive_call(
+    primitive: Primitive, form: Group, arguments: tuple[list[Form], list[tuple[Keyword, Form]]],
+    scope: Scope, resolve: Callable[[Form, Scope], Node],
+) -> Node:  # fmt: skip
+    """The node of a call whose head is known to be `primitive`: bound by the signature now, once."""
+    positional, pairs = arguments
+    check_counts(primitive, len(positional), form.span)
+    keywords = {}
+    for key, value in pairs:
+        param = _keyword_param(primitive, key.name, key.span)
+        if param.name in keywords:
+            raise codes.MALFORMED.at(key.span, form=primitive.name, what=f":{key.name} is given twice", help=primitive.usage)
+        keywords[param.name] = value
+    number = scope.number(primitive.name) if primitive.draws else ""
+    bound = _by_position(primitive, positional)
+    spans = {**{p.name: f.span for p, f in bound}, **{k: v.span for k, v in keywords.items()}}
+    site = CallSite(form.span, number, spans)
+    arrays: list[tuple[Param, Node | None]] = []
+    statics: list[tuple[Param, Node]] = []
+    fixed: dict[str, Any] = {}
+    for param, f in bound:
+        (arrays if param.kind == "array" else statics).append((param, resolve(f, scope)))  # type: ignore[arg-type]  # the list is chosen by the kind
+    for param in primitive.params:
+        if not param.by_keyword:
+            if param.name not in spans and param.default is not REQUIRED:
+                fixed[param.python_name] = param.default
+            continue
+        node = resolve(keywords[param.name], scope) if param.name in keywords else None
+        if param.kind == "array":
+            arrays.append((param, node))
+        elif node is not None:
+            statics.append((param, node))
+        else:
+            fixed[param.python_name] = param.default
+    if not statics and not fixed and not primitive.draws and all([n is not None and not p.listed for p, n in arrays]):
+        return _plain_call(primitive, [n for _, n in arrays if n is not None], site)
+    return _full_call(primitive, arrays, statics, fixed, site)
+
+
+def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite) -> Node:
+    """A call with array operands only: the most frequent kind."""
+
+    def node(frame: Any, env: list[Any]) -> Any:
+        return frame.apply(primitive, [n(frame, env) for n in nodes], {}, site)
+
+    return node
+
+
+def _full_call(
+    primitive: Primitive, arrays: list[tuple[Param, Node | None]], statics: list[tuple[Param, Node]],
+    fixed: dict[str, Any], site: CallSite,
+) -> Node:  # fmt: skip
+    def node(frame: Any, env: list[Any]) -> Any:
+        operands: list[Any] = []
+        for param, n in arrays:
+            value = n(frame, env) if n is not None else None
+            if param.listed:
+                operands.extend(_listed(primitive, param, value, site))
+            else:
+                operands.append(value)
+        static = dict(fixed)
+        for param, n in statics:
+            static[param.python_name] = static_operand(primitive, param, n(frame, env), site)
+        return frame.apply(primitive, operands, static, site)
+
+    return node
+
+
+def _by_position(primitive: Primitive, given: Sequence[Any]) -> list[tuple[Param, Any]]:
+    """Each positional argument with the parameter it is for."""
+    params = [p for p in primitive.params if not p.by_keyword]
+    out = []
+    for i, x in enumerate(given):
+        out.append((params[min(i, len(params) - 1)], x))
+    return out
+
+
+def check_counts(primitive: Primitive, given: int, span: Span) -> None:
+    """Refuse a wrong number of positional arguments."""
+    params = [p for p in primitive.params if not p.by_keyword]
+    least, most = len([p for p in params if p.default is REQUIRED]), len(params)
+    many = bool(params) and (params[-1].many)
+    if given < least or (given > most and not many):
+        wanted = f"at least {least}" if many else f"{least} to {most}" if least < most else str(most)
+        plural = "s" * (most != 1)
+        raise codes.WRONG_COUNT.at(
+            span, name=primitive.name, wanted=f"{wanted} argument{plural}", given=given, notes=(f"it is written {primitive.usage}",)
+        )
+
+
+def _keyword_param(primitive: Primitive, name: str, span: Span) -> Param:
+    takes = {p.name: p for p in primitive.params if p.by_keyword}
+    if name not in takes:
+        near = suggest(name, list(takes))
+        help = f"did you mean :{near}?" if near else ""
+        raise codes.UNKNOWN_KEYWORD.at(span, name=primitive.name, keyword=name, help=help, notes=(f"it is written {primitive.usage}",))
+    return takes[name]
+
+
+def bind_call(
+    frame: Any, primitive: Primitive, args: Sequence[Any], keywords: dict[str, Any], span: Span, number: str,
+    spans: tuple[Sequence[Span], dict[str, Span]] | None,
+) -> Any:  # fmt: skip
+    """A call of a primitive that is a value: bound by the signature while walking."""
+    check_counts(primitive, len(args), span)
+    at, keys = spans or ((), {})
+    site = CallSite(span, number, {})
+    bound = _by_position(primitive, args)
+    for i, (param, _) in enumerate(bound):
+        if i < len(at):
+            site.spans.setdefault(param.name, at[i])
+    operands: list[Any] = []
+    static: dict[str, Any] = {}
+    for name in keywords:
+        _keyword_param(primitive, name, keys.get(name, span))
+    positional = {p.name for p, _ in bound}
+    absent = [p for p in primitive.params if p.name not in positional]
+    given = [*bound, *[(p, keywords.get(p.name, p.default)) for p in absent]]
+    for param, value in given:
+        if param.kind != "array":
+            is_default = param.name not in positional and param.name not in keywords
+            static[param.python_name] = value if is_default else static_operand(primitive, param, value, site)
+        elif param.listed:
+            operands.extend(_listed(primitive, param, value, site))
+        else:
+            operands.append(None if value is REQUIRED else value)
+    return frame.apply(primitive, operands, static, site)
+
+
+def _listed(primitive: Primitive, param: Param, value: Any, site: CallSite) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        what = f"{param.name} of {primitive.name}"
+        raise codes.WRONG_KIND.at(site.spans.get(param.name, site.span), what=what, given=kind_of(value) if value != [] else "the empty list", wanted="a list of arrays")
+    return value
+
+
+# Static operands
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _whole_list(x: Any) -> bool:
+    return isinstance(x, list) and all([_whole(e) for e in x])
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "int": ("a whole number", _whole),
+    "ints": ("a whole number or a list of them", lambda x: _whole(x) or _whole_list(x)),
+    "axes": ("an axis, a list of axes or nil", lambda x: x is None or _whole(x) or _whole_list(x)),
+    "shape": ("a shape, a list of whole numbers", _whole_list),
+    "dtype": (f"one of {' '.join([':' + d for d in CARRIERS])}", lambda x: isinstance(x, Key) and x.name in CARRIERS),
+    "bool": ("true or false", lambda x: isinstance(x, bool)),
+    "number": ("a number", is_number),
+    "string": ("a string", lambda x: isinstance(x, str)),
+    "keyword": ("a keyword", lambda x: isinstance(x, Key)),
+    "any": ("a host value", lambda x: True),
+}  # fmt: skip
+
+
+def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSite) -> Any:
+    """`value` as the function takes it.  An array where a static value is needed is contract 010's."""
+    wanted, holds = _KINDS[param.kind]
+    span = site.spans.get(param.name, site.span)
+    if _holds_array(value):
+        contracts.shapes_are_static.refuse(span, form=primitive.name, value=kind_of(value), label=kind_of(value))
+    if not holds(value) and not (value is None and param.default is None):
+        near = suggest(value.name, list(CARRIERS)) if param.kind == "dtype" and isinstance(value, Key) else None
+        help = f"did you mean :{near}?" if near else ""
+        raise codes.WRONG_KIND.at(span, what=f"{param.name} of {primitive.name}", given=kind_of(value), wanted=wanted, help=help)
+    return _frozen(value)
+
+
+def _holds_array(value: Any) -> bool:
+    return isinstance(value, Value) or (isinstance(value, list) and any([_holds_array(e) for e in value]))
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples and keywords as their names, so that static operands can be compared."""
+    if isinstance(value, list):
+        return tuple([_frozen(e) for e in value])
+    return value.name if isinstance(value, Key) else value
+
+
+# Refusals given their place
+
+
+def located(refusal: Refusal, primitive: Primitive, operands: Sequence[Any], site: CallSite) -> SxiError:
+    """The error of a call that a type rule refused: the call and its arguments' types in words."""
+    span = _operand_span(primitive, refusal.operand, site)
+    error = refusal.error()
+    shown = [kind_of(x) for x in operands if x is not None]
+    text = " ".join(site.span.text.split())
+    call = text if len(text) <= LONGEST_CALL_SHOWN else f"({primitive.name} …)"
+    types = f"{', '.join(shown[:-1])} with {shown[-1]}" if len(shown) > 1 else "".join(shown)
+    error.message = f"{call}: {types}: {error.message}" if types else f"{call}: {error.message}"
+    error.args = (error.code, error.message)
+    error.span = span
+    return error
+
+
+def _operand_span(primitive: Primitive, operand: int | None, site: CallSite) -> Span:
+    if operand is None or operand >= len(primitive.arrays):
+        return site.span
+    return site.spans.get(primitive.arrays[operand].name, site.span)

@@ -1,0 +1,208 @@
+"""A checked program made ready to run on a backend: its plans, and the layout of its counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sxi import contracts, series
+from sxi.backends import Backend
+from sxi.layout import Gathering, Layout
+from sxi.options import Pass, Run, run_of
+from sxi.plan import Plan, plan
+from sxi.program import Program
+from sxi.tracing import PassGraph, StepGraph, Tracer, UpdateGraph
+from sxi.suggest import suggest
+
+
+@dataclass(slots=True, eq=False)
+class CheckedPass:
+    """A pass with the graphs of its sizes of batch: the full one, and a ragged last one."""
+
+    option: Pass
+    graphs: dict[bool, list[PassGraph]]
+    sizes: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class Checked:
+    """A program whose every contract holds: its graphs, sampled (True) and not (False).
+
+    samples:  whether any diagnostic is selected, so that sampled steps differ
+    """
+
+    program: Program
+    run: Run
+    tracer: Tracer
+    samples: bool
+    steps: dict[bool, StepGraph]
+    passes: list[CheckedPass]
+    updates: dict[bool, UpdateGraph]
+
+    @property
+    def graphs(self) -> list[tuple[str, Any]]:
+        """Every unsampled graph by name."""
+        return [("step", self.steps[False]), ("update", self.updates[False]), *[(f"pass {p.option.name}", p.graphs[False][0]) for p in self.passes]]
+
+
+def check(program: Program, frame: Any) -> Checked:
+    """Check every contract of the one run of a program.  Raises the first error that is found."""
+    runs = program.declared.runs
+    if len(runs) != 1:
+        span = runs[1].span if runs else None
+        what = "the file has no run" if not runs else "the file has more than one run"
+        contracts.run_options_are_consistent.refuse(span, what=what, help="(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))")
+    run = run_of(runs[0], frame)
+    tracer = Tracer(program, run)
+    step = tracer.step(sampled=False)
+    if not tracer.registry.params:
+        contracts.run_options_are_consistent.refuse(run.span, what="the objective makes no parameter, so there is nothing to train", help="")
+    for declared in [*tracer.registry.params.values(), *tracer.registry.states.values()]:
+        tracer.check_initializer(declared)
+    update = tracer.update(sampled=False)
+    passes = [_check_pass(tracer, p) for p in run.evaluate]
+    checked = Checked(program, run, tracer, False, {False: step}, passes, {False: update})
+    _check_selection(checked)
+    if checked.samples:
+        checked.steps[True] = tracer.step(sampled=True)
+        checked.updates[True] = tracer.update(sampled=True)
+        for p in passes:
+            p.graphs[True] = [tracer.evaluation(p.option, n, sampled=True) for n in p.sizes]
+    _check_rate(checked)
+    return checked
+
+
+def _check_pass(tracer: Tracer, option: Pass) -> CheckedPass:
+    full, rest = divmod(option.examples, option.batch)
+    sizes = ([option.batch] if full else []) + ([rest] if rest else [])
+    return CheckedPass(option, {False: [tracer.evaluation(option, n, sampled=False) for n in sizes]}, sizes)
+
+
+def _check_selection(checked: Checked) -> None:
+    """Every glob of `:diagnostics` selects something."""
+    names: dict[str, bool] = {}
+    for recording in [g.recording for _, g in checked.graphs]:
+        names.update({n: selected for n, (selected, _) in recording.diagnostics.items()})
+    checked.samples = bool(checked.run.diagnostics)
+    for glob in checked.run.diagnostics:
+        if not any([series.matches_glob(glob, n) for n in names]):
+            near = suggest(glob, names)
+            known = ", ".join(list(names)[:8]) or "none"
+            contracts.run_options_are_consistent.refuse(
+                checked.run.spans["diagnostics"], what=f"the glob {glob} matches no diagnostic; the diagnostics are {known}",
+                help=f"did you mean {near}?" if near else "",
+            )  # fmt: skip
+
+
+def _check_rate(checked: Checked) -> None:
+    count = series_count(checked)
+    limit = checked.run.report_limit
+    contracts.run_reports_within_its_limit(checked.run.spans.get("report-limit", checked.run.span), count=count, limit=limit)
+
+
+def series_count(checked: Checked) -> int:
+    """How many values the fullest step reports: every pass after a sampled step."""
+    fullest = checked.samples
+    graphs: list[Any] = [checked.steps[fullest], checked.updates[fullest], *[p.graphs[fullest][0] for p in checked.passes]]
+    total = 0
+    for graph in graphs:
+        layout = Layout(graph.recording, 0, {})
+        total += len(layout.series) + len(layout.guard_labels)
+    return total
+
+
+# Plans
+
+
+@dataclass(slots=True, eq=False)
+class StepPlan:
+    """A step made ready: the microbatch's plan and the update's, and where their counts stand.
+
+    loss:   the slot of the sum of losses
+    grads:  the first slot of the gradients' counts of values not finite; updates: of the updates'
+    """
+
+    plan: Plan
+    graph: StepGraph
+    gathering: Gathering
+    nexts: list[tuple[str, str, int]]
+    update: Plan
+    update_graph: UpdateGraph
+    update_gathering: Gathering
+    loss: int
+    grads: int
+    updates: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class PassPlan:
+    """A pass made ready: a plan for each size of batch."""
+
+    option: Pass
+    plans: list[Plan]
+    generators: list[tuple[Plan, list[str]] | None]
+    gatherings: list[Gathering]
+    graphs: list[PassGraph]
+    layout: Layout
+
+
+@dataclass(slots=True, eq=False)
+class Compiled:
+    """Everything that a run needs of its program."""
+
+    checked: Checked
+    backend: Backend
+    steps: dict[bool, StepPlan]
+    passes: list[dict[bool, PassPlan]]
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def compile_program(checked: Checked, backend: Backend, stage: str | None = None) -> Compiled:
+    """Make the plans of a checked program for `backend`."""
+    run = checked.run
+    runtime: dict[str, Any] = {"split": run.split} if run.split else {}
+    if stage is not None:
+        runtime["stage"] = stage
+    names = {g.name: g.name for g in run.optimizer}
+    steps = {s: _step_plan(checked, s, backend, runtime, names) for s in checked.steps}
+    passes = [{s: _pass_plan(p, s, backend, stage) for s in p.graphs} for p in checked.passes]
+    return Compiled(checked, backend, steps, passes, names)
+
+
+def _step_plan(checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], names: dict[str, str]) -> StepPlan:
+    step, update = checked.steps[sampled], checked.updates[sampled]
+    layout = Layout(step.recording, 0, runtime)
+    loss = layout.end
+    update_layout = Layout(update.recording, loss + 1, runtime, names)
+    grads = update_layout.end
+    n = len(step.params) if checked.run.guard_finite else 0
+    gathering, update_gathering = Gathering(layout), Gathering(update_layout)
+    nexts = [(name, checked.tracer.registry.states[name].reduce, len(values)) for name, values in step.recording.nexts.items()]
+    next_ops = [v for values in step.recording.nexts.values() for v in values]
+    outputs = [step.loss, *step.grads, *next_ops, *gathering.outputs]
+    new = [x for _, p, states in update.params for x in (p, *states.values())]
+    return StepPlan(
+        plan(step.graph, outputs, backend), step, gathering, nexts,
+        plan(update.graph, [*new, *update_gathering.outputs], backend), update, update_gathering,
+        loss, grads, grads + n, grads + 2 * n,
+    )  # fmt: skip
+
+
+def _pass_plan(checked: CheckedPass, sampled: bool, backend: Backend, stage: str | None) -> PassPlan:
+    option, graphs = checked.option, checked.graphs[sampled]
+    runtime: dict[str, Any] = {}
+    if option.split:
+        runtime["split"] = option.split
+    if stage is not None:
+        runtime["stage"] = stage
+    runtime["pass"] = option.name
+    layouts = [Layout(g.recording, 0, runtime, variants=len(graphs)) for g in graphs]
+    gatherings = [Gathering(layout) for layout in layouts]
+    plans = []
+    generators: list[tuple[Plan, list[str]] | None] = []
+    for g, gathering in zip(graphs, gatherings, strict=True):
+        outputs = [x for x, _ in g.recording.outputs.values()]
+        plans.append(plan(g.graph, [*gathering.outputs, *outputs], backend))
+        generators.append(None if g.generator is None else (plan(g.generator, list(g.made.values()), backend), list(g.made)))
+    return PassPlan(option, plans, generators, gatherings, graphs, layouts[0])

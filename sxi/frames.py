@@ -1,0 +1,127 @@
+"""What every kind of walk has: a node asks its frame for whatever depends on the kind.
+
+`trace.py` records graphs over abstract arrays, `eager.py` computes arrays.  A contract is checked by
+the node, so it holds in both or in neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sxi import codes
+from sxi.calls import CallSite, located
+from sxi.codes import Refusal
+from sxi.emit import BaseEmitter
+from sxi.graph import Link
+from sxi.guards import Guard
+from sxi.primitives.declare import Primitive, Static, Value
+from sxi.series import Series
+from sxi.source import Span
+from sxi.values import is_number, kind_of
+
+
+class Frame:
+    """What every kind of walk has.
+
+    emitter:    where operations go
+    globals:    the values of the program's definitions, by number
+    context:    what the walk is of, `objective`, or None at the top level of a file
+    place:      the head of the places of draws
+    scope:      the prefix of the names of parameters
+    training:   what `(training?)` gives
+    call:       the chain of calls that led here; depth: how many
+    """
+
+    def __init__(self, emitter: Any, globals: list[Any], context: str | None, place: str) -> None:
+        self.emitter, self.globals, self.context, self.place = emitter, globals, context, place
+        self.scope: tuple[str, ...] = ()
+        self.training = False
+        self.call: Link | None = None
+        self.depth = 0
+        self.frozen = False
+        self.reading: str | None = None
+
+    def apply(self, primitive: Primitive, operands: Sequence[Any], static: Static, site: CallSite) -> Any:
+        """The result of a primitive called at `site`."""
+        emitter = self.emitter
+        emitter.span, emitter.call = site.span, self.call
+        if primitive.draws:
+            static = {**static, "place": self.place_of(site)}
+        if primitive.uses_training:
+            static = {**static, "training": self.training}
+        try:
+            return emitter.apply(primitive, operands, static)
+        except Refusal as refusal:
+            raise located(refusal, primitive, operands, site) from None
+        except ZeroDivisionError:
+            raise codes.DIVIDED_BY_ZERO.at(site.span) from None
+
+    def place_of(self, site: CallSite) -> str:
+        """The place of a draw: the graph, the chain of calls and turns, the draw's number."""
+        chain = f"{self.call.place()}/" if self.call else ""
+        return f"{self.place}/{chain}{site.number}"
+
+    def calls(self) -> tuple[tuple[str, Span], ...]:
+        return tuple(self.call.calls()) if self.call else ()
+
+    @contextmanager
+    def unrounded(self) -> Iterator[None]:
+        """What a guard, a bound or `assert-finite` tests and sums is f32, in a bf16 region too."""
+        outer, self.emitter.rounding = self.emitter.rounding, False
+        yield
+        self.emitter.rounding = outer
+
+    def full_name(self, name: str) -> str:
+        return "/".join([*self.scope, name])
+
+    def leaves(self, x: Any, span: Span) -> list[Value]:
+        """The arrays of an argument that a gradient is taken by, in order.  Refused where there is none."""
+        found: list[Value] = []
+        gathered(x, found)
+        floats = [v for v in found if v.type.is_float]
+        if not floats or len(floats) != len(found):
+            given = kind_of(found[0]) if found else kind_of(x)
+            raise codes.WRONG_KIND.at(span, what="what the gradient is taken by", given=given, wanted="an array of reals, or a record or list of them")
+        return found
+
+    # What the kinds of walk do differently.
+
+    def tally(self, guard: Guard, count: Any) -> None:
+        raise NotImplementedError
+
+    def report(self, series: Series, value: Any) -> None:
+        raise NotImplementedError
+
+    def runs_diagnostic(self, name: str, span: Span) -> bool:
+        raise NotImplementedError
+
+
+def gathered(x: Any, found: list[Value]) -> None:
+    if isinstance(x, Value):
+        found.append(x)
+    elif isinstance(x, list):
+        for e in x:
+            gathered(e, found)
+    elif isinstance(x, dict):
+        for e in x.values():
+            gathered(e, found)
+    elif is_number(x):
+        found.append(x)
+
+
+def rebuilt(x: Any, leaves: Iterator[Any]) -> Any:
+    """A structure like `x` with its arrays replaced by `leaves`, in order."""
+    if isinstance(x, list):
+        return [rebuilt(e, leaves) for e in x]
+    if isinstance(x, dict):
+        return {k: rebuilt(e, leaves) for k, e in x.items()}
+    return next(leaves) if isinstance(x, Value) else x
+
+
+def as_count(emitter: BaseEmitter, count: Any) -> Any:
+    """The count of one evaluation as an f32 scalar: counted whole, rounded once."""
+    if isinstance(count, Value):
+        return emitter.cast(emitter.adopt(count), "f32")
+    return emitter.constant(float(count), "f32")

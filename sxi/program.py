@@ -1,0 +1,175 @@
+"""A file and its settings -> a `Program`: everything it declares, its names evaluated.
+
+A program is a pure function of its text and its settings.  `load` reads and resolves once;
+`Loaded.evaluate` performs the file's steps again for other settings, as `--set`, a stage and a
+redefinition do.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from sxi import codes
+from sxi.builtins import BUILTINS
+from sxi.eager import Eager, EagerEmitter
+from sxi.errors import SxiError
+from sxi.eval import UNSET
+from sxi.forms import core, declare, graph, reporting  # noqa: F401  # their forms are entered in the table
+from sxi.forms.declare import DECLARATIONS, Declared, Step, World, defined_name, expression
+from sxi.names import Module, Scope
+from sxi.primitives import PRIMITIVES
+from sxi.reader import Form, Group, Text, load, read_all
+from sxi.source import Source, Span
+from sxi.suggest import suggest
+
+LIBRARY = "library"
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """One evaluation of a file.
+
+    path:      as given on the command line
+    declared:  its declarations
+    globals:   the values of all definitions, by number; names: those of the file and what it imports
+    settings:  what was set from outside
+    """
+
+    path: str
+    declared: Declared
+    globals: list[Any]
+    module: Module
+    settings: dict[str, Any]
+    sources: list[Source]
+
+    def value(self, name: str) -> Any:
+        """The value of a name of the file."""
+        found = self.module.lookup(name)
+        return self.globals[found] if isinstance(found, int) else found
+
+
+@dataclass(slots=True, eq=False)
+class Loaded:
+    """A file read and resolved: the steps to perform, in order.
+
+    steps:  (number of the global it defines or None, the step, whether it belongs to the library)
+    """
+
+    path: str
+    module: Module
+    steps: list[tuple[int | None, Step]]
+    size: int
+    errors: list[SxiError]
+    sources: list[Source]
+    files: dict[Any, Any] = field(default_factory=dict)
+
+    def evaluate(self, host: Any, settings: dict[str, Any] | None = None) -> Program:
+        """Perform every step on the backend `host`.  Raises an SxiError; nothing of it stays."""
+        emitter = EagerEmitter(host)
+        globals: list[Any] = [UNSET] * self.size
+        frame = Eager(emitter, globals, None, "top")
+        world = World(frame, Declared(), dict(settings or {}), self.files)
+        for index, step in self.steps:
+            frame.call, frame.depth = None, 0
+            value = step(world)
+            if index is not None:
+                globals[index] = value
+        for name in world.overrides:
+            if name not in world.declared.settings:
+                near = suggest(name, list(world.declared.settings))
+                known = ", ".join(world.declared.settings)
+                what = "the file has no such setting" + (f"; it has {known}" if known else "")
+                raise codes.WRONG_SETTING.at(None, name=name, what=what, help=f"did you mean {near}?" if near else "")
+        return Program(self.path, world.declared, globals, self.module, world.overrides, self.sources)
+
+
+class Loader:
+    """Reads a file and those it imports, and resolves their forms."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int | None, Step]] = []
+        self.errors: list[SxiError] = []
+        self.sources: list[Source] = []
+        self.size = 0
+        self.modules: dict[str, Module] = {}
+        self.open: list[str] = []
+        self.ground: dict[str, Any] = {**{n: p for n, p in PRIMITIVES.items() if not p.internal}, **BUILTINS}
+        self.library: dict[str, tuple[int, Span]] = {}
+
+    def load_library(self) -> None:
+        """Put the names of `library/*.sx` in scope of every file."""
+        folder = resources.files("sxi") / LIBRARY
+        for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+            if entry.name.endswith(".sx"):
+                source = Source(f"{LIBRARY}/{entry.name}", entry.read_text(encoding="utf-8"))
+                self.library |= self.module_of(source, {**self.library}).own
+
+    def module_of(self, source: Source, imported: dict[str, tuple[int, Span]]) -> Module:
+        """Resolve one file's forms behind those of the files it imports."""
+        forms, errors = read_all(source)
+        self.errors.extend(errors)
+        module = Module(source.path, {}, dict(imported), self.ground)
+        numbers: dict[int, int] = {}
+        for form in forms:
+            try:
+                if isinstance(form, Group) and form.head == "import":
+                    self._import(form, module, source)
+                named = defined_name(form)
+                if named is not None:
+                    module.define(named[0], self.size, named[1])
+                    numbers[id(form)] = self.size
+                    self.size += 1
+            except SxiError as error:
+                self.errors.append(error)
+        for form in forms:
+            self._resolve(form, module, numbers.get(id(form)))
+        return module
+
+    def _resolve(self, form: Form, module: Module, number: int | None) -> None:
+        scope = Scope(None, module)
+        try:
+            if isinstance(form, Group) and form.head in DECLARATIONS:
+                _, step = DECLARATIONS[form.head](form, scope)
+            else:
+                step = expression(form, scope)
+        except SxiError as error:
+            self.errors.append(error)
+        else:
+            self.steps.append((number, step))
+
+    def _import(self, form: Group, module: Module, source: Source) -> None:
+        if len(form.items) != 2 or not isinstance(form.items[1], Text):
+            raise codes.MALFORMED.at(form.span, form="import", what="it takes the path of a file", help='(import "file.sx")')
+        given = form.items[1]
+        path = os.path.join(os.path.dirname(source.path), given.value)
+        real = os.path.realpath(path)
+        if real in self.open:
+            raise codes.BAD_IMPORT.at(given.span, what=f"{path} imports itself through {source.path}")
+        if real not in self.modules:
+            self.open.append(real)
+            self.modules[real] = self.module_of(load(path, span=given.span), self.library)
+            self.open.pop()
+            self.sources.append(self.modules_source(real))
+        module.imported |= self.modules[real].own
+
+    def modules_source(self, real: str) -> Source:
+        """The source of an imported file, which its definitions carry."""
+        module = self.modules[real]
+        spans = [span for _, span in module.own.values()]
+        return spans[0].source if spans else Source(module.path, "")
+
+
+def load_source(source: Source) -> Loaded:
+    """Read and resolve a program; its errors are in `errors`, in order."""
+    loader = Loader()
+    loader.load_library()
+    library_errors = len(loader.errors)
+    assert library_errors == 0, loader.errors[0]
+    loader.open.append(os.path.realpath(source.path))
+    module = loader.module_of(source, loader.library)
+    loader.sources.insert(0, source)
+    errors = sorted(loader.errors, key=lambda e: (e.span is None, e.span.source.path != source.path if e.span else 0, e.span.start if e.span else 0))
+    return Loaded(source.path, module, loader.steps, loader.size, errors, loader.sources)

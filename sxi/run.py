@@ -1,0 +1,361 @@
+"""The step, the pass, the verdict: a run as a generator of reports.
+
+For each step: microbatches, one grouped reduction, the update beside the current values, ONE read, the
+verdict, the commit by swap, the passes.  Whoever takes the reports (the command line, the prompt) feeds
+them to the stream, the status and the screen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sxi import data, guards
+from sxi.backends import Array, Backend
+from sxi.compiled import Compiled, PassPlan, StepPlan
+from sxi.eager import Eager, EagerArray, EagerEmitter
+from sxi.errors import SxiError
+from sxi.guards import Total
+from sxi.layout import Point, cleared
+from sxi.random import Draws
+from sxi.ranks import Ranks, Solo
+from sxi.state import State, Values
+from sxi.tracing import first_states, initial_value
+from sxi.values import DataRecord
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why a run stopped at a step: the error, and the other guards that failed with it."""
+
+    error: SxiError
+    also: list[SxiError] = field(default_factory=list)
+    guard: guards.Guard | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What a step or a pass reports.
+
+    points:     every series' value
+    pass_name:  of a pass, its name; committed: whether the step's update was made
+    outputs:    what `output` gave in a pass, by name, examples in order
+    """
+
+    step: int
+    points: list[Point]
+    failure: Failure | None = None
+    pass_name: str | None = None
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def committed(self) -> bool:
+        return self.failure is None or self.pass_name is not None
+
+
+@dataclass(slots=True, eq=False)
+class Runner:
+    """One run: its program made ready, its state, its draws.
+
+    step:  the last step completed
+    """
+
+    compiled: Compiled
+    ranks: Ranks = field(default_factory=Solo)
+    state: State = field(default_factory=State)
+    step: int = 0
+    draws: Draws = field(init=False)
+    order: data.Order | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        run = self.compiled.checked.run
+        self.draws = Draws(run.seed, self.backend.asarray)
+        if isinstance(run.data, DataRecord):
+            rows = run.data.splits[run.split] if run.split else np.arange(_row_count(run.data))
+            self.order = data.Order(rows, run.seed, shuffle=run.shuffle, span=run.spans.get("data"))
+
+    @property
+    def backend(self) -> Backend:
+        return self.compiled.backend
+
+    # The beginning
+
+    def begin(self, host: Backend) -> None:
+        """Make the first value of every parameter, state and optimizer state, on the host, and take it over.
+
+        Initializers draw by the seed and the parameter's name alone, so they give the same bits for any backend.
+        """
+        checked = self.compiled.checked
+        draws = Draws(checked.run.seed, host.asarray)
+        emitter = EagerEmitter(host, draws)
+        values, made = Values(), {}
+        for kind, declared in (("param", checked.tracer.registry.params), ("state", checked.tracer.registry.states)):
+            for name, d in declared.items():
+                frame = Eager(emitter, checked.program.globals, "initializer", f"initializer {name}")
+                draws.at(0, 0)
+                x = initial_value(frame, d)
+                x = emitter.cast(x, d.type.dtype) if isinstance(x, EagerArray) else emitter.constant(float(x), d.type.dtype)
+                made[kind, name] = x
+                target = values.params if kind == "param" else values.states
+                target[name] = self.backend.asarray(host.to_host(x.data))
+        self._begin_optimizers(host, emitter, values, made)
+        self.state = State(values)
+
+    def _begin_optimizers(self, host: Backend, emitter: EagerEmitter, values: Values, made: dict[Any, Any]) -> None:
+        checked = self.compiled.checked
+        update = checked.updates[False]
+        for name in checked.tracer.registry.params:
+            optimizer = update.groups[name].optimizer
+            frame = Eager(emitter, checked.program.globals, "optimizer", f"optimizer {optimizer.name} {name}")
+            first = first_states(frame, optimizer.definition, made["param", name], dict(optimizer.keywords))
+            for state, x in first.items():
+                type = update.states.get((name, state))
+                if type is not None:
+                    x = x if isinstance(x, EagerArray) else emitter.constant(x, type.dtype)
+                    values.optimizer[f"{state}/{name}"] = self.backend.asarray(host.to_host(x.data))
+
+    # Steps
+
+    def reports(self) -> Iterator[Report]:
+        """Take the steps that are left; a report for each step and each pass, the failing one last."""
+        run = self.compiled.checked.run
+        with self.backend.computing():
+            while self.step < run.steps:
+                report = self.take_step()
+                yield report
+                if report.failure is not None:
+                    return
+                for number, plans in enumerate(self.compiled.passes):
+                    if self._is_due(number):
+                        report = self.take_pass(plans[self._sampled(self.step)])
+                        yield report
+                        if report.failure is not None:
+                            return
+
+    def _is_due(self, number: int) -> bool:
+        option = self.compiled.checked.passes[number].option
+        run = self.compiled.checked.run
+        every = option.every
+        return self.step == run.steps or (every is not None and self.step % every == 0)
+
+    def _sampled(self, step: int) -> bool:
+        checked = self.compiled.checked
+        return checked.samples and step % checked.run.sample_every == 0
+
+    def take_step(self) -> Report:
+        """One step: computed, judged, and committed where its verdict is good."""
+        step = self.step + 1
+        plan = self.compiled.steps[self._sampled(step)]
+        counters = cleared(self.backend, plan.size, [plan.gathering.layout, plan.update_gathering.layout])
+        gradients, nexts = self._microbatches(plan, counters, step)
+        gradients, nexts = self._means(plan, gradients, nexts)
+        values = self._update(plan, gradients, nexts, counters, step)
+        self.state.offer(values)
+        totals = self.backend.read(counters)  # the step's one read
+        failure = self._verdict(plan, totals, step)
+        points = self._points(plan, totals)
+        if failure is None:
+            self.state.commit()
+            self.step = step
+        else:
+            self.state.refuse()
+        return Report(step, points, failure)
+
+    def _microbatches(self, plan: StepPlan, counters: Array, step: int) -> tuple[list[Array], list[Array]]:
+        """Run each microbatch: the sums of gradients and of states' next values; counts go to the counters."""
+        run = self.compiled.checked.run
+        given = self.state.inputs()
+        n_grads = len(plan.graph.grads)
+        sums: list[Array] = []
+        mine = self.ranks.microbatches(run.microbatches)
+        for m in mine:
+            self.draws.at(step, m)
+            out = plan.plan.run(self._inputs(plan, given, step, m), self.draws)
+            self.backend.tally(counters, [plan.loss], out[:1])
+            n_nexts = sum([n for _, _, n in plan.nexts])
+            plan.gathering.add(self.backend, counters, out[1 + n_grads + n_nexts :], is_last=m == run.microbatches - 1)
+            own = out[1 : 1 + n_grads] + self._reduced_nexts(plan, out[1 + n_grads : 1 + n_grads + n_nexts])
+            sums = own if not sums else self._accumulated(plan, sums, own, n_grads)
+        gradients, _, _, _ = self.ranks.reduce(sums[:n_grads], counters, None, failed=False)
+        return gradients, sums[n_grads:]
+
+    def _inputs(self, plan: StepPlan, given: dict[tuple[str, str], Array], step: int, m: int) -> dict[tuple[str, str], Array]:
+        run = self.compiled.checked.run
+        inputs = {**given}
+        if self.order is not None and isinstance(run.data, DataRecord):
+            rows = data.chunk(self.order.rows(step, run.batch), run.microbatches, m)
+            for name in plan.graph.batch:
+                if ("batch", name) in plan.plan.inputs:
+                    inputs["batch", name] = self.backend.asarray(run.data.columns[name].rows(rows))
+        if ("step", "step") in plan.plan.inputs:
+            inputs["step", "step"] = self.backend.asarray(np.int32(step))
+        return inputs
+
+    def _accumulated(self, plan: StepPlan, sums: list[Array], own: list[Array], n_grads: int) -> list[Array]:
+        xp = self.backend.xp
+        out = [xp.add(a, b) for a, b in zip(sums[:n_grads], own[:n_grads], strict=True)]
+        for (_, reduce, _), a, b in zip(plan.nexts, sums[n_grads:], own[n_grads:], strict=True):
+            out.append(_combined(xp, reduce, a, b))
+        return out
+
+    def _reduced_nexts(self, plan: StepPlan, values: list[Array]) -> list[Array]:
+        """The values that each state was given in one microbatch, reduced to one."""
+        out, at = [], 0
+        for _, reduce, n in plan.nexts:
+            own = values[at : at + n]
+            at += n
+            x = own[0]
+            for y in own[1:]:
+                x = _combined(self.backend.xp, reduce, x, y)
+            out.append(x)
+        return out
+
+    def _means(self, plan: StepPlan, gradients: list[Array], nexts: list[Array]) -> tuple[list[Array], list[Array]]:
+        m = self.compiled.checked.run.microbatches
+        xp = self.backend.xp
+        if m > 1:
+            gradients = [xp.divide(g, float(m)) for g in gradients]
+        means = []
+        for (_, reduce, n), x in zip(plan.nexts, nexts, strict=True):
+            means.append(xp.divide(x, float(m * n)) if reduce == "mean" and m * n > 1 and x.dtype.kind == "f" else x)
+        return gradients, means
+
+    def _update(self, plan: StepPlan, gradients: list[Array], nexts: list[Array], counters: Array, step: int) -> Values:
+        """The next values of everything, beside the current ones."""
+        backend = self.backend
+        inputs = self.state.inputs()
+        for name, g in zip(plan.graph.params, gradients, strict=True):
+            inputs["grad", name] = g
+        if ("step", "step") in plan.update.inputs:
+            inputs["step", "step"] = backend.asarray(np.int32(step))
+        self.draws.at(step, 0)
+        out = plan.update.run(inputs, self.draws)
+        current = self.state.current
+        values = Values({}, dict(current.states), {})
+        finite: list[list[Array]] = []
+        at = 0
+        for name, _, states in plan.update_graph.params:
+            values.params[name] = out[at]
+            finite.append([out[at : at + 1 + len(states)]])
+            for k, state in enumerate(states, 1):
+                values.optimizer[f"{state}/{name}"] = out[at + k]
+            at += 1 + len(states)
+        for (name, _, _), x in zip(plan.nexts, nexts, strict=True):
+            values.states[name] = x
+        plan.update_gathering.add(backend, counters, out[at:])
+        if self.compiled.checked.run.guard_finite:
+            self._count_not_finite(plan, counters, gradients, finite)
+        return values
+
+    def _count_not_finite(self, plan: StepPlan, counters: Array, gradients: list[Array], updates: list[Any]) -> None:
+        count = self.backend.count_nonfinite_own
+        slots = list(range(plan.grads, plan.grads + len(gradients)))
+        counts = [count(g) for g in gradients]
+        for i, (arrays,) in enumerate(updates):
+            for x in arrays:
+                slots.append(plan.updates + i)
+                counts.append(count(x))
+        self.backend.tally(counters, slots, counts)
+
+    # The verdict
+
+    def _verdict(self, plan: StepPlan, totals: Any, step: int) -> Failure | None:
+        """A training guard's failure first, since it names the cause, then the finite guard's, then an optimizer's."""
+        layout, update = plan.gathering.layout, plan.update_gathering.layout
+        failing = [guard_failure(t, step) for t in guards.failures(layout.guards, layout.counts(totals))]
+        finite = self._finite_verdict(plan, totals, step)
+        if finite is not None:
+            failing.append(finite)
+        failing += [guard_failure(t, step) for t in guards.optimizer_failures(update.guards, update.counts(totals))]
+        return with_others(failing)
+
+    def _finite_verdict(self, plan: StepPlan, totals: Any, step: int) -> Failure | None:
+        if not self.compiled.checked.run.guard_finite:
+            return None
+        names = [name for name, _, _ in plan.update_graph.params]
+        labels = ["loss", *[f"gradient of {n}" for n in names], *[f"update of {n}" for n in names]]
+        counts = [float(not math.isfinite(totals[plan.loss])), *totals[plan.grads : plan.size]]
+        found = guards.first_not_finite(labels, counts)
+        return None if found is None else Failure(guards.finite_error(*found, step))
+
+    def _points(self, plan: StepPlan, totals: Any) -> list[Point]:
+        m = self.compiled.checked.run.microbatches
+        layout, update = plan.gathering.layout, plan.update_gathering.layout
+        points = layout.series_points(totals, [m], [1]) + update.series_points(totals, [1], [1])
+        return points + layout.guard_points(totals) + update.guard_points(totals)
+
+    # Passes
+
+    def take_pass(self, plan: PassPlan) -> Report:
+        """One pass over its data, to its end; then its verdict."""
+        option, backend = plan.option, self.backend
+        counters = cleared(backend, plan.layout.size, [plan.layout])
+        given = self.state.inputs()
+        outputs: dict[str, list[Any]] = {}
+        runs = [0] * len(plan.plans)
+        batches = data.pass_batches(option.examples, option.batch)
+        for number in self.ranks.batches(len(batches)):
+            batch = batches[number]
+            size = batch.stop - batch.start
+            variant = next(i for i, g in enumerate(plan.graphs) if g.examples == size)
+            runs[variant] += 1
+            out = self._run_batch(plan, variant, batch, number, given)
+            gathering = plan.gatherings[variant]
+            n = len(gathering.outputs)
+            gathering.add(backend, counters, out[:n], variant=variant, is_last=number == len(batches) - 1)
+            for name, x in zip(plan.graphs[variant].recording.outputs, out[n:], strict=True):
+                outputs.setdefault(name, []).append(backend.to_host(x))
+        totals = backend.read(counters)  # the pass's one read
+        layout = plan.layout
+        failing = [guard_failure(t, self.step, option.name) for t in guards.failures(layout.guards, layout.counts(totals))]
+        weights = [float(g.examples) for g in plan.graphs]
+        points = layout.series_points(totals, [float(r) for r in runs], weights) + layout.guard_points(totals)
+        return Report(self.step, points, with_others(failing), option.name, outputs)
+
+    def _run_batch(self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[Any, Array]) -> list[Array]:
+        option = plan.option
+        inputs = dict(given)
+        made = plan.generators[variant]
+        if made is not None:
+            self.draws.at(0, number)
+            for name, x in zip(made[1], made[0].run(given, self.draws), strict=True):
+                inputs["batch", name] = x
+        elif isinstance(option.data, DataRecord):
+            rows = option.data.splits[option.split][batch] if option.split else batch
+            for name in plan.graphs[variant].batch:
+                if ("batch", name) in plan.plans[variant].inputs:
+                    inputs["batch", name] = self.backend.asarray(option.data.columns[name].rows(rows))
+        if ("step", "step") in plan.plans[variant].inputs:
+            inputs["step", "step"] = self.backend.asarray(np.int32(self.step))
+        self.draws.at(self.step, number)
+        return plan.plans[variant].run(inputs, self.draws)
+
+
+def guard_failure(total: Total, step: int, pass_name: str | None = None) -> Failure:
+    """The failure of a guard that counted."""
+    return Failure(guards.guard_error(total, step, pass_name), guard=total.source)
+
+
+def with_others(failing: list[Failure]) -> Failure | None:
+    """The first failure, the others beside it."""
+    if not failing:
+        return None
+    failing[0].also = [f.error for f in failing[1:]]
+    return failing[0]
+
+
+def _combined(xp: Any, reduce: str, a: Array, b: Array) -> Array:
+    if reduce in ("mean", "sum"):
+        return xp.add(a, b)
+    if reduce in ("min", "max"):
+        return (xp.minimum if reduce == "min" else xp.maximum)(a, b)
+    return b
+
+
+def _row_count(record: DataRecord) -> int:
+    sizes = data.leading_sizes(record.columns)
+    return next(iter(sizes.values())) or 0

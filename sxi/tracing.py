@@ -1,0 +1,390 @@
+"""A program's declarations -> its graphs: every contract checked, every parameter and guard found.
+
+One walk for each graph and static signature: the step's graph (sampled and not), each pass's for each
+size of batch, the update's, an initializer's for each parameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sxi import contracts
+from sxi.arraytype import ArrayType
+from sxi.eval import call_function, call_value
+from sxi.grad import gradients
+from sxi.graph import Graph, Op
+from sxi.options import Pass, Run
+from sxi.primitives.declare import Value
+from sxi.program import Program
+from sxi.series import matches_glob
+from sxi.source import Span
+from sxi.trace import Recording, Registry, Trace
+from sxi.values import Builtin, DataRecord, Function, Generator, Group, Update, is_number, kind_of
+
+
+@dataclass(slots=True, eq=False)
+class StepGraph:
+    """What a microbatch computes: the generator, `prepare`, the objective with its gradient.
+
+    batch:   names of the columns that are given, in order
+    params:  names of the parameters, in the order of creation; grads: their gradients
+    nexts:   (state name, reduce, values) in order
+    """
+
+    graph: Graph
+    recording: Recording
+    sampled: bool
+    batch: list[str]
+    loss: Any
+    params: list[str] = field(default_factory=list)
+    grads: list[Op] = field(default_factory=list)
+    prepared: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class PassGraph:
+    """What a batch of a pass computes, for one size of batch.
+
+    generator, made:  the graph of a generator that makes the batch, and what it makes by name: a graph
+                      of its own, since every pass draws as at step 0
+    """
+
+    graph: Graph
+    recording: Recording
+    examples: int
+    batch: list[str]
+    generator: Graph | None = None
+    made: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class UpdateGraph:
+    """What commits a step: every parameter's update.
+
+    params:  in the order of creation: (name, new value, {state name: new value})
+    states:  (param, state name) -> type
+    groups:  parameter -> its group
+    """
+
+    graph: Graph
+    recording: Recording
+    sampled: bool
+    params: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
+    states: dict[tuple[str, str], ArrayType] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Tracer:
+    """Traces the graphs of one program under one run.
+
+    walks:  graph and static signature -> how often its body was walked
+    """
+
+    program: Program
+    run: Run
+    registry: Registry = field(default_factory=Registry)
+    walks: dict[str, int] = field(default_factory=dict)
+
+    def _frame(self, graph: Graph, recording: Recording, context: str, place: str, sampled: bool) -> Trace:
+        return Trace(
+            graph, self.program.globals, context, place, self.registry, recording,
+            selected=self.run.diagnostics, sampled=sampled,
+        )  # fmt: skip
+
+    def _walked(self, signature: str) -> None:
+        self.walks[signature] = self.walks.get(signature, 0) + 1
+
+    # The step
+
+    def step(self, sampled: bool) -> StepGraph:
+        """The graph of a microbatch.  Raises an SxiError where a contract does not hold."""
+        objective = self.program.declared.objective
+        run = self.run
+        if objective is None:
+            contracts.run_options_are_consistent.refuse(run.span, what="the file has no objective", help="(objective (batch) …)")
+        graph, recording = Graph("step"), Recording()
+        self._walked(f"step n={run.examples} sampled={sampled}")
+        made = StepGraph(graph, recording, sampled, [], None)
+        batch = self._batch(graph, recording, run.data, run.examples, made.batch, sampled)
+        prepare = self.program.declared.prepare
+        if prepare is not None:
+            frame = self._frame(graph, recording, "prepare", "prepare", sampled)
+            frame.training = True
+            batch = call_function(frame, prepare, [batch], {}, prepare.body.span, "")
+        made.prepared = batch
+        frame = self._frame(graph, recording, "objective", "objective", sampled)
+        frame.training = True
+        loss = call_function(frame, objective, [batch], {}, objective.body.span, "")
+        self._check_loss(loss, objective)
+        made.loss = loss if isinstance(loss, Op) else graph.constant(float(loss), "f32")
+        made.params = list(self.registry.params)
+        self._differentiate(made, frame)
+        return made
+
+    def _check_loss(self, loss: Any, objective: Function) -> None:
+        last = objective.body.last
+        contracts.objective_is_a_numeric_scalar(last, loss=loss)
+
+    def _differentiate(self, made: StepGraph, frame: Trace) -> None:
+        graph = made.graph
+        sources = [graph.input("param", name, self.registry.params[name].type) for name in made.params]
+        if not isinstance(made.loss, Op) or not made.loss.type.is_float:
+            made.grads = [graph.emit_zeros(x) for x in sources]
+            return
+        made.grads = gradients(graph, made.loss, sources, on_tap=lambda op, g: frame.walk_tap(op, g, call_value))
+
+    def _batch(
+        self, graph: Graph, recording: Recording, data: DataRecord | Generator, n: int, names: list[str], sampled: bool
+    ) -> dict[str, Any]:
+        """The raw batch: inputs for the columns of data, or what a generator makes."""
+        if isinstance(data, Generator):
+            return self._generated(graph, recording, data, n, sampled)
+        batch: dict[str, Any] = {}
+        for name, column in data.columns.items():
+            names.append(name)
+            batch[name] = graph.input("batch", name, ArrayType(column.type.dtype, (n, *column.type.shape[1:])))
+        return batch
+
+    def _generated(self, graph: Graph, recording: Recording, data: Generator, n: int, sampled: bool) -> dict[str, Any]:
+        frame = self._frame(graph, recording, "generator", f"generator {data.name}", sampled)
+        made = call_function(frame, data.function, [n], {}, data.span, "")
+        last = data.function.body.last
+        if not isinstance(made, dict) or not made or not all([isinstance(x, Value) for x in made.values()]):
+            given = kind_of(made) if not isinstance(made, dict) else "a record of other things than arrays"
+            contracts.leading_sizes_agree.refuse(last, name=data.name, sizes={given: None})
+        sizes = {k: (x.shape[0] if x.shape else None) for k, x in made.items()}
+        contracts.leading_sizes_agree(last, name=data.name, sizes={**sizes, "the examples asked for": n})
+        return made
+
+    # Passes
+
+    def evaluation(self, option: Pass, examples: int, sampled: bool) -> PassGraph:
+        """The graph of one batch of a pass."""
+        graph, recording = Graph(f"pass {option.name}"), Recording()
+        self._walked(f"pass {option.name} n={examples} sampled={sampled}")
+        made = PassGraph(graph, recording, examples, [])
+        if isinstance(option.data, Generator):
+            made.generator = Graph(f"generator {option.data.name}")
+            made.made = self._generated(made.generator, Recording(), option.data, examples, sampled)
+            batch = {name: graph.input("batch", name, x.type) for name, x in made.made.items()}
+            made.batch = list(batch)
+        else:
+            batch = self._batch(graph, recording, option.data, examples, made.batch, sampled)
+        frame = self._frame(graph, recording, "evaluate", f"evaluate {option.name}", sampled)
+        function = option.instance.definition.function
+        call_function(frame, function, [batch], {}, function.body.span, "")
+        return made
+
+    # The update
+
+    def groups(self) -> dict[str, Group]:
+        """Each parameter's group, the first whose glob takes its name.  Raises E-CONTRACT-026."""
+        taken: dict[str, Group] = {}
+        for name, param in self.registry.params.items():
+            group = next((g for g in self.run.optimizer if matches_glob(g.glob, name)), None)
+            if group is None:
+                globs = ", ".join([g.glob for g in self.run.optimizer])
+                where = self.run.spans["optimizer"]
+                contracts.every_parameter_has_a_group.refuse(
+                    where, what=f"no group takes the parameter {name}: the globs are {globs}", notes=(f"it is made at {param.span}",)
+                )
+            taken[name] = group
+        for group in self.run.optimizer:
+            if not any([matches_glob(group.glob, name) for name in self.registry.params]):
+                what = f"the glob {group.glob} of group {group.name} matches no parameter"
+                contracts.every_parameter_has_a_group.refuse(group.span, what=what)
+        return taken
+
+    def update(self, sampled: bool) -> UpdateGraph:
+        """The graph that takes parameters, gradients and states to the next ones."""
+        graph, recording = Graph("update"), Recording()
+        made = UpdateGraph(graph, recording, sampled, groups=self.groups())
+        for name, param in self.registry.params.items():
+            group = made.groups[name]
+            self._walked(f"update {name} {param.type} sampled={sampled}")
+            walk = _UpdateWalk(self, made, group, name)
+            made.params.append((name, *walk.walked()))
+        return made
+
+    # Initializers
+
+    def check_initializer(self, param: Any) -> None:
+        """Walk a parameter's or state's initializer: its contracts, and the type of what it gives."""
+        instance = param.init
+        graph, recording = Graph(f"initializer {instance.name}"), Recording()
+        self._walked(f"initializer {param.name} {param.type}")
+        frame = self._frame(graph, recording, "initializer", f"initializer {param.name}", False)
+        value = initial_value(frame, param)
+        check_initial(param, value)
+
+
+def initial_value(frame: Any, param: Any) -> Any:
+    """What the initializer of a parameter or a state gives in `frame`."""
+    function = param.init.definition.function
+    return call_function(frame, function, [list(param.type.shape)], dict(param.init.keywords), param.init.span, "")
+
+
+def check_initial(param: Any, value: Any) -> None:
+    """Refuse an initializer whose value is not of the parameter's type; a scalar fills any shape no less."""
+    found = value.type if isinstance(value, Value) else None
+    if found is None and is_number(value) and param.type.shape == ():
+        return
+    if found is None or found.shape != param.type.shape or not found.is_numeric:
+        contracts.a_parameter_is_declared_alike.refuse(
+            param.span, name=param.name, what="initializer's value", first=str(param.type), second=str(found or kind_of(value))
+        )
+
+
+class _UpdateWalk:
+    """The walk of one parameter's update."""
+
+    def __init__(self, tracer: Tracer, made: UpdateGraph, group: Group, name: str) -> None:
+        self.tracer, self.made, self.group, self.name = tracer, made, group, name
+        self.definition = group.optimizer.definition
+        self.type = tracer.registry.params[name].type
+        self.frame = self._frame(name)
+
+    def _frame(self, name: str) -> Trace:
+        tracer, made = self.tracer, self.made
+        frame = tracer._frame(made.graph, made.recording, "optimizer", f"optimizer {self.definition.name} {name}", made.sampled)
+        frame.param_name = name
+        frame.group = self.group.name
+        frame.training = True
+        frame.on_total = self._total
+        return frame
+
+    def _operands(self, name: str) -> tuple[Op, Op]:
+        graph = self.made.graph
+        type = self.tracer.registry.params[name].type
+        return graph.input("param", name, type), graph.input("grad", name, type)
+
+    def _keywords(self, frame: Trace) -> dict[str, Any]:
+        """The keywords given, schedules taken at this step."""
+        given = {}
+        for key, value in self.group.optimizer.keywords.items():
+            is_schedule = isinstance(value, Function | Builtin)
+            given[key] = call_value(frame, value, [frame.step()], {}, self.group.optimizer.span, f"schedule {key}") if is_schedule else value
+        return given
+
+    def walked(self) -> tuple[Any, dict[str, Any]]:
+        """The new parameter and its new states."""
+        frame, definition = self.frame, self.definition
+        p, g = self._operands(self.name)
+        keywords = self._keywords(frame)
+        types = first_state_types(self.tracer, definition, self.name, self.type, self.group)
+        for state, type in types.items():
+            if type is None:
+                keywords[state] = None
+                continue
+            self.made.states[self.name, state] = type
+            keywords[state] = self.made.graph.input("optimizer", f"{state}/{self.name}", type)
+        out = call_function(frame, definition.function, [p, g], keywords, self.group.optimizer.span, "")
+        return self._checked(out, types)
+
+    def _checked(self, out: Any, types: dict[str, ArrayType | None]) -> tuple[Any, dict[str, Any]]:
+        name = self.definition.name
+        last = self.definition.function.body.last
+
+        def refuse(what: str, span: Span = last) -> None:
+            contracts.an_optimizer_ends_in_update.refuse(span, name=name, what=what)
+
+        if not isinstance(out, Update):
+            refuse(f"it ends in {kind_of(out)}")
+        new = self._as_type(out.parameter, self.type)
+        if new is None:
+            refuse(f"the new parameter is {kind_of(out.parameter)}, and the parameter {self.name} is {self.type}", out.span)
+        existing = {s: t for s, t in types.items() if t is not None}
+        for state in existing:
+            if state not in out.states:
+                refuse(f"the state {state} is not given", out.span)
+        states = {}
+        for state, value in out.states.items():
+            if state not in types:
+                refuse(f"{state} is not one of its states", out.span)
+            type = types[state]
+            if type is None:
+                if value is not None:
+                    refuse(f"the state {state} does not exist here, since its first value is nil", out.span)
+                continue
+            states[state] = self._as_type(value, type)
+            if states[state] is None:
+                refuse(f"the state {state} becomes {kind_of(value)}, and it is {type}", out.span)
+        return new, states
+
+    def _as_type(self, value: Any, type: ArrayType) -> Any:
+        """`value` as an array of exactly `type`, or None; a host number fills a scalar."""
+        if is_number(value) and type.shape == ():
+            return self.made.graph.constant(float(value), type.dtype)
+        if not isinstance(value, Value) or value.shape != type.shape or not value.type.is_numeric:
+            return None
+        if value.dtype != type.dtype and not (value.type.is_float and type.is_float):
+            return None
+        op = self.made.graph.adopt(value)
+        return self.made.graph.cast(op, type.dtype)
+
+    # `total`: the same scalar of every parameter, summed
+
+    def _total(self, node: Any, env: list[Any], span: Span) -> Any:
+        frame, graph = self.frame, self.made.graph
+        p, g = self._operands(self.name)
+        places = [i for i, x in enumerate(env) if x is p], [i for i, x in enumerate(env) if x is g]
+        key = (span, tuple([repr(x) if not isinstance(x, Op) else x.index for i, x in enumerate(env) if i not in (*places[0], *places[1])]))
+        known = frame.totals.get(key)
+        if known is not None:
+            return known
+        sum_: Any = None
+        for name in self.tracer.registry.params:
+            other = self._operands(name)
+            own = list(env)
+            for i in places[0]:
+                own[i] = other[0]
+            for i in places[1]:
+                own[i] = other[1]
+            value = node(frame, own)
+            if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
+                contracts.an_optimizer_ends_in_update.refuse(span, name=self.definition.name, what=f"total is of {kind_of(value)}, expected a numeric scalar")
+            sum_ = value if sum_ is None else graph.apply(_plus(), [sum_, value], {})
+        frame.totals[key] = sum_
+        return sum_
+
+
+def _plus() -> Any:
+    from sxi.primitives import PRIMITIVES  # noqa: PLC0415  # only `total` adds here
+
+    return PRIMITIVES["+"]
+
+
+def first_states(frame: Any, definition: Any, p: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+    """The first value of each state of an optimizer for a parameter `p`, in `frame`."""
+    body = definition.function.body
+    env: list[Any] = [p, None, *[None] * (body.size - 2), *definition.function.captured]
+    for key, (slot, default) in body.keywords.items():
+        if key in keywords:
+            env[slot] = keywords[key]
+        elif default is not None:
+            env[slot] = default(frame, env)
+    return {state: env[body.keywords[state][0]] for state in definition.states}
+
+
+def first_state_types(tracer: Tracer, definition: Any, name: str, type: ArrayType, group: Group) -> dict[str, ArrayType | None]:
+    """The type of each state, None for one that does not exist."""
+    if not definition.states:
+        return {}
+    graph = Graph(f"states of {definition.name}")
+    frame = tracer._frame(graph, Recording(), "optimizer", f"optimizer {definition.name}", False)
+    frame.param_name = name
+    p = graph.input("param", name, type)
+    found: dict[str, ArrayType | None] = {}
+    for state, value in first_states(frame, definition, p, dict(group.optimizer.keywords)).items():
+        if value is None:
+            found[state] = None
+        elif isinstance(value, Value) and value.type.is_numeric:
+            found[state] = value.type
+        elif is_number(value):
+            found[state] = ArrayType("f32" if isinstance(value, float) else "i32")
+        else:
+            what = f"the state {state} begins as {kind_of(value)}, expected an array or nil"
+            contracts.an_optimizer_ends_in_update.refuse(definition.states[state], name=definition.name, what=what)
+    return found
