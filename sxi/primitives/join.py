@@ -11,7 +11,7 @@ from sxi.arraytype import CARRIERS, ArrayType, promote
 from sxi.codes import Refusal
 from sxi.primitives.declare import REAL, Array, case, composite, primitive
 from sxi.primitives.rules import axis_of, words
-from sxi.primitives.shape import sized, squeeze
+from sxi.primitives.shape import can_hold, sized, squeeze
 
 
 def _same_but(axis: int | None, types: Sequence[ArrayType]) -> None:
@@ -229,7 +229,7 @@ def _listed(widths: Any) -> Sequence[Any]:
 
 
 def _pad_type(x: ArrayType, *, widths: Any, value: float) -> ArrayType:
-    if not x.is_float and value != int(value if abs(value) < 2**63 else 0.5):
+    if not can_hold(x.dtype, value):
         raise Refusal(codes.DOES_NOT_FIT, 0, value=value, dtype=x.dtype)
     pairs = _widths(x, widths)
     return x.with_shape(sized([n + before + after for n, (before, after) in zip(x.shape, pairs, strict=True)]))

@@ -15,7 +15,7 @@ from sxi.codes import Refusal
 from sxi.primitives.compare import cast
 from sxi.primitives.declare import REAL, Array, case, primitive
 from sxi.primitives.host import real
-from sxi.primitives.shape import MOST_AXES, sized, sum_to
+from sxi.primitives.shape import MOST_AXES, can_hold, sized, sum_to
 
 Number: TypeAlias = bool | int | float
 
@@ -229,8 +229,7 @@ def _array_type(*, numbers: Any, dtype: str | None) -> ArrayType:
     shape, flat = _layout(numbers)
     made = dtype or _dtype_of(flat)
     for x in flat:
-        held = made in FLOATS or isinstance(x, int) or x.is_integer()
-        if not held or not fits(x, made) or (made == "bool" and x not in (0, 1)):
+        if not can_hold(made, x):
             raise Refusal(codes.DOES_NOT_FIT, value=x, dtype=made)
     return ArrayType(made, shape)
 

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from sxi import codes
-from sxi.arraytype import ArrayType
+from sxi.arraytype import FLOATS, ArrayType, fits
 from sxi.codes import Refusal
 from sxi.primitives.declare import REAL, Array, Value, case, primitive
 from sxi.primitives.rules import axes_of, axis_of, words
@@ -32,6 +32,12 @@ def sized(shape: Sequence[int]) -> tuple[int, ...]:
     if (size := prod(lengths)) > MOST_ELEMENTS:
         raise Refusal(codes.OUT_OF_BOUNDS, what="the number of elements", given=size, low=0, high=MOST_ELEMENTS)
     return lengths
+
+
+def can_hold(dtype: str, x: bool | int | float) -> bool:
+    """Whether an array of `dtype` can hold the host number `x` itself; one of reals takes any, rounded."""
+    whole = dtype in FLOATS or isinstance(x, int) or x.is_integer()
+    return whole and fits(x, dtype) and (dtype != "bool" or x in (0, 1))
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
