@@ -21,6 +21,8 @@ LONGEST_CHAIN = 8
 _TAB = 4
 # How many characters before and after a place are looked at: more than the widest screen shows.
 _FAR = 2 * WIDEST
+# A text of more characters is told by its two ends.
+_LONGEST = 2_000
 
 _STYLES = {"code": "1;31", "message": "1", "rule": "34", "fault": "1;31", "place": "1;34", "word": "1;36"}
 # Characters without a glyph of their own: controls, formats, line separators, surrogates, unassigned ones.
@@ -101,7 +103,7 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True)
 class _Excerpt:
-    """A line or part of it: how each of its characters from number `first` on is drawn, and what stands for the rest."""
+    """A line or part of it: how its characters from number `first` on are drawn, and what stands for the others."""
 
     first: int
     glyphs: list[str]
@@ -124,7 +126,7 @@ class _Excerpt:
 
 
 def _grown(glyphs: list[str], first: int, used: int, room: int) -> tuple[int, int]:
-    """How far left of `first` an excerpt begins that takes `used` columns and may take `room`, and what it then takes."""
+    """Where an excerpt begins that takes `used` columns from `first` on and may take `room`, and what it then takes."""
     while first > 0 and used + cells(glyphs[first - 1]) <= room:
         first -= 1
         used += cells(glyphs[first])
@@ -143,6 +145,8 @@ class _Frame:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.colour and text else text
 
     def plain(self, text: str) -> str:
+        if len(text) > _LONGEST:
+            text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
         if text.isascii() and text.isprintable():
             return text
         if not self.unicode:
