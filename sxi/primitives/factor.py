@@ -105,7 +105,7 @@ def cholesky(xp: Any, a: Array) -> Array:
     """The lower triangle L whose product with its transpose is a symmetric positive definite matrix.
 
     a:      f32[*b n n]; only its lower triangle is read, and has a gradient
-    gives:  f32[*b n n]; NaN where `a` is not positive definite
+    gives:  f32[*b n n]; NaN where `a` is not positive definite or not finite
 
     (cholesky (array [[4.0 2.0] [2.0 5.0]])) ; => f32[2 2] [[2.0 0.0] [1.0 2.0]]
     """
@@ -114,11 +114,10 @@ def cholesky(xp: Any, a: Array) -> Array:
         lower = xp.linalg.cholesky(wide)
     except xp.linalg.LinAlgError:
         lower = _one_by_one(xp, xp.linalg.cholesky, wide, wide.shape[-2:])
-    if not is_host(xp):
-        # CuPy reports a failure only by a host read, but leaves what it could not take the root of
-        n = a.shape[-1]
-        pivots = lower[..., xp.arange(n), xp.arange(n)]
-        lower = _mask(xp, xp.logical_not((pivots > 0).all(axis=-1)), lower)
+    # CuPy reports a failure only by a host read, but leaves on the diagonal what it could not take the root of.
+    places = xp.arange(a.shape[-1])
+    pivots = lower[..., places, places]
+    lower = _mask(xp, xp.logical_not((xp.isfinite(pivots) & (pivots > 0)).all(axis=-1)), lower)
     return lower.astype(a.dtype, copy=False)
 
 
