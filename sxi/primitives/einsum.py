@@ -120,7 +120,7 @@ def einsum(*xs: Any, subscripts: str) -> Any:
     for i, (x, term) in enumerate(zip(xs[1:], terms[1:], strict=True), 2):
         later = set(result).union(*terms[i:])
         product, letters = _summed(product, letters, later | set(term))
-        x, term = _summed(x, term, later | set(letters))  # noqa: PLW2901  # the same operand, made smaller
+        x, term = _summed(x, term, later | set(letters))  # the same operand, made smaller
         product, letters = _contracted(product, letters, x, term, later)
     product, letters = _summed(product, letters, set(result))
     return _ordered(product, letters, result)
