@@ -16,7 +16,9 @@ Call = Callable[[Any, list[Any], dict[str, Any], Span], Any]
 LONGEST_RANGE = 10_000_000
 
 
-def builtin(name: str, usage: str, least: int, most: int | None, keywords: tuple[str, ...] = ()) -> Callable[[Call], Call]:
+def builtin(
+    name: str, usage: str, least: int, most: int | None, keywords: tuple[str, ...] = ()
+) -> Callable[[Call], Call]:
     """Enter a function of host values; its docstring is what `,doc` shows."""
 
     def entry(call: Call) -> Call:
@@ -98,7 +100,9 @@ def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) ->
         raise codes.WRONG_KIND.at(span, what="the step of range", given="0", wanted="a whole number other than 0")
     made = range(*args)
     if len(made) > LONGEST_RANGE:
-        raise codes.WRONG_KIND.at(span, what="range", given=f"a list of {len(made):,}", wanted=f"one of at most {LONGEST_RANGE:,}")
+        raise codes.WRONG_KIND.at(
+            span, what="range", given=f"a list of {len(made):,}", wanted=f"one of at most {LONGEST_RANGE:,}"
+        )
     return list(made)
 
 
@@ -118,7 +122,9 @@ def filter_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -
     kept = _each(frame, f, items, span)
     for k in kept:
         if isinstance(k, Value):
-            raise codes.WRONG_KIND.at(span, what="what the function of filter gives", given=kind_of(k), wanted="a host value")
+            raise codes.WRONG_KIND.at(
+                span, what="what the function of filter gives", given=kind_of(k), wanted="a host value"
+            )
     return [x for x, k in zip(items, kept, strict=True) if k is not None and k is not False]
 
 
@@ -137,7 +143,15 @@ def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
     for a in args:
         if isinstance(a, Value):
             raise codes.WRONG_KIND.at(span, what="an operand of str", given=kind_of(a), wanted="a host value")
-        parts.append(a if isinstance(a, str) else a.name if isinstance(a, Key) else number_text(a) if is_number(a) else written(a))
+        parts.append(
+            a
+            if isinstance(a, str)
+            else a.name
+            if isinstance(a, Key)
+            else number_text(a)
+            if is_number(a)
+            else written(a)
+        )
     return "".join(parts)
 
 

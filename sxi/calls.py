@@ -42,7 +42,9 @@ def primitive_call(
     for key, value in pairs:
         param = _keyword_param(primitive, key.name, key.span)
         if param.name in keywords:
-            raise codes.MALFORMED.at(key.span, form=primitive.name, what=f":{key.name} is given twice", help=primitive.usage)
+            raise codes.MALFORMED.at(
+                key.span, form=primitive.name, what=f":{key.name} is given twice", help=primitive.usage
+            )
         keywords[param.name] = value
     number = scope.number(primitive.name) if primitive.draws else ""
     bound = _by_position(primitive, positional)
@@ -117,7 +119,11 @@ def check_counts(primitive: Primitive, given: int, span: Span) -> None:
         wanted = f"at least {least}" if many else f"{least} to {most}" if least < most else str(most)
         plural = "s" * (most != 1)
         raise codes.WRONG_COUNT.at(
-            span, name=primitive.name, wanted=f"{wanted} argument{plural}", given=given, notes=(f"it is written {primitive.usage}",)
+            span,
+            name=primitive.name,
+            wanted=f"{wanted} argument{plural}",
+            given=given,
+            notes=(f"it is written {primitive.usage}",),
         )
 
 
@@ -126,7 +132,9 @@ def _keyword_param(primitive: Primitive, name: str, span: Span) -> Param:
     if name not in takes:
         near = suggest(name, list(takes))
         help = f"did you mean :{near}?" if near else ""
-        raise codes.UNKNOWN_KEYWORD.at(span, name=primitive.name, keyword=name, help=help, notes=(f"it is written {primitive.usage}",))
+        raise codes.UNKNOWN_KEYWORD.at(
+            span, name=primitive.name, keyword=name, help=help, notes=(f"it is written {primitive.usage}",)
+        )
     return takes[name]
 
 
@@ -163,7 +171,12 @@ def bind_call(
 def _listed(primitive: Primitive, param: Param, value: Any, site: CallSite) -> list[Any]:
     if not isinstance(value, list) or not value:
         what = f"{param.name} of {primitive.name}"
-        raise codes.WRONG_KIND.at(site.spans.get(param.name, site.span), what=what, given=kind_of(value) if value != [] else "the empty list", wanted="a list of arrays")
+        raise codes.WRONG_KIND.at(
+            site.spans.get(param.name, site.span),
+            what=what,
+            given=kind_of(value) if value != [] else "the empty list",
+            wanted="a list of arrays",
+        )
     return value
 
 
@@ -201,7 +214,9 @@ def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSit
     if not holds(value) and not (value is None and param.default is None):
         near = suggest(value.name, list(CARRIERS)) if param.kind == "dtype" and isinstance(value, Key) else None
         help = f"did you mean :{near}?" if near else ""
-        raise codes.WRONG_KIND.at(span, what=f"{param.name} of {primitive.name}", given=kind_of(value), wanted=wanted, help=help)
+        raise codes.WRONG_KIND.at(
+            span, what=f"{param.name} of {primitive.name}", given=kind_of(value), wanted=wanted, help=help
+        )
     return _frozen(value)
 
 

@@ -11,8 +11,8 @@ from sxi.layout import Gathering, Layout
 from sxi.options import Pass, Run, run_of
 from sxi.plan import Plan, plan
 from sxi.program import Program
-from sxi.tracing import PassGraph, StepGraph, Tracer, UpdateGraph
 from sxi.suggest import suggest
+from sxi.tracing import PassGraph, StepGraph, Tracer, UpdateGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,11 @@ class Checked:
     @property
     def graphs(self) -> list[tuple[str, Any]]:
         """Every unsampled graph by name."""
-        return [("step", self.steps[False]), ("update", self.updates[False]), *[(f"pass {p.option.name}", p.graphs[False][0]) for p in self.passes]]
+        return [
+            ("step", self.steps[False]),
+            ("update", self.updates[False]),
+            *[(f"pass {p.option.name}", p.graphs[False][0]) for p in self.passes],
+        ]
 
 
 def check(program: Program, frame: Any) -> Checked:
@@ -51,12 +55,16 @@ def check(program: Program, frame: Any) -> Checked:
     if len(runs) != 1:
         span = runs[1].span if runs else None
         what = "the file has no run" if not runs else "the file has more than one run"
-        contracts.run_options_are_consistent.refuse(span, what=what, help="(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))")
+        contracts.run_options_are_consistent.refuse(
+            span, what=what, help="(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))"
+        )
     run = run_of(runs[0], frame)
     tracer = Tracer(program, run)
     step = tracer.step(sampled=False)
     if not tracer.registry.params:
-        contracts.run_options_are_consistent.refuse(run.span, what="the objective makes no parameter, so there is nothing to train", help="")
+        contracts.run_options_are_consistent.refuse(
+            run.span, what="the objective makes no parameter, so there is nothing to train", help=""
+        )
     for declared in [*tracer.registry.params.values(), *tracer.registry.states.values()]:
         tracer.check_initializer(declared)
     update = tracer.update(sampled=False)
@@ -97,13 +105,19 @@ def _check_selection(checked: Checked) -> None:
 def _check_rate(checked: Checked) -> None:
     count = series_count(checked)
     limit = checked.run.report_limit
-    contracts.run_reports_within_its_limit(checked.run.spans.get("report-limit", checked.run.span), count=count, limit=limit)
+    contracts.run_reports_within_its_limit(
+        checked.run.spans.get("report-limit", checked.run.span), count=count, limit=limit
+    )
 
 
 def series_count(checked: Checked) -> int:
     """How many values the fullest step reports: every pass after a sampled step."""
     fullest = checked.samples
-    graphs: list[Any] = [checked.steps[fullest], checked.updates[fullest], *[p.graphs[fullest][0] for p in checked.passes]]
+    graphs: list[Any] = [
+        checked.steps[fullest],
+        checked.updates[fullest],
+        *[p.graphs[fullest][0] for p in checked.passes],
+    ]
     total = 0
     for graph in graphs:
         layout = Layout(graph.recording, 0, {})
@@ -170,7 +184,9 @@ def compile_program(checked: Checked, backend: Backend, stage: str | None = None
     return Compiled(checked, backend, steps, passes, names)
 
 
-def _step_plan(checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], names: dict[str, str]) -> StepPlan:
+def _step_plan(
+    checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], names: dict[str, str]
+) -> StepPlan:
     step, update = checked.steps[sampled], checked.updates[sampled]
     layout = Layout(step.recording, 0, runtime)
     loss = layout.end
@@ -178,7 +194,10 @@ def _step_plan(checked: Checked, sampled: bool, backend: Backend, runtime: dict[
     grads = update_layout.end
     n = len(step.params) if checked.run.guard_finite else 0
     gathering, update_gathering = Gathering(layout), Gathering(update_layout)
-    nexts = [(name, checked.tracer.registry.states[name].reduce, len(values)) for name, values in step.recording.nexts.items()]
+    nexts = [
+        (name, checked.tracer.registry.states[name].reduce, len(values))
+        for name, values in step.recording.nexts.items()
+    ]
     next_ops = [v for values in step.recording.nexts.values() for v in values]
     outputs = [step.loss, *step.grads, *next_ops, *gathering.outputs]
     new = [x for _, p, states in update.params for x in (p, *states.values())]
@@ -204,5 +223,7 @@ def _pass_plan(checked: CheckedPass, sampled: bool, backend: Backend, stage: str
     for g, gathering in zip(graphs, gatherings, strict=True):
         outputs = [x for x, _ in g.recording.outputs.values()]
         plans.append(plan(g.graph, [*gathering.outputs, *outputs], backend))
-        generators.append(None if g.generator is None else (plan(g.generator, list(g.made.values()), backend), list(g.made)))
+        generators.append(
+            None if g.generator is None else (plan(g.generator, list(g.made.values()), backend), list(g.made))
+        )
     return PassPlan(option, plans, generators, gatherings, graphs, layouts[0])

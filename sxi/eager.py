@@ -91,7 +91,9 @@ class Eager(Frame):
 
     def tally(self, guard: Guard, count: Any) -> None:
         with self.unrounded():
-            self.reported.guards.append((replace(guard, calls=self.calls()), self._number(as_count(self.emitter, count))))
+            self.reported.guards.append(
+                (replace(guard, calls=self.calls()), self._number(as_count(self.emitter, count)))
+            )
 
     def report(self, series: Series, value: Any) -> None:
         self.reported.series.append((series, self._number(value)))
@@ -103,12 +105,19 @@ class Eager(Frame):
         return self.emitter.constant(self.steps, "i32")
 
     def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
-        contracts.parameters_are_made_by_the_model(site.span, form="param", context=self.context or "the top level of a file")
+        contracts.parameters_are_made_by_the_model(
+            site.span, form="param", context=self.context or "the top level of a file"
+        )
         raise AssertionError("the rule refuses")
 
-    def differentiate(self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any) -> Any:
+    def differentiate(
+        self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any
+    ) -> Any:
         """Trace the function, differentiate the graph, compute it."""
-        leaves = [self.emitter.constant(float(x), "f32") if is_number(x) else x for x in self.leaves(args[0] if args else None, span)]
+        leaves = [
+            self.emitter.constant(float(x), "f32") if is_number(x) else x
+            for x in self.leaves(args[0] if args else None, span)
+        ]
         graph = Graph("prompt")
         frame = Trace(graph, self.globals, "prompt", self.place, Registry(), Recording())
         inputs = [graph.input("input", str(i), x.type) for i, x in enumerate(leaves)]
@@ -118,7 +127,11 @@ class Eager(Frame):
         gathered(out, found)
         given = {op.index: x for op, x in zip(inputs, leaves, strict=True)}
         done = self.computed(graph, found, given)
-        return rebuilt(out, iter([done[x.index] for x in found if isinstance(x, Op)])) if not isinstance(out, Op) else done[out.index]
+        return (
+            rebuilt(out, iter([done[x.index] for x in found if isinstance(x, Op)]))
+            if not isinstance(out, Op)
+            else done[out.index]
+        )
 
     def computed(self, graph: Graph, outputs: Sequence[Any], given: dict[int, Any]) -> dict[int, Any]:
         """The values of a graph's ops that `outputs` need."""

@@ -151,7 +151,9 @@ def _resolve_record(form: Group, scope: Scope) -> Node:
     return lambda frame, env: dict(zip(names, [node(frame, env) for node in nodes], strict=True))
 
 
-def split_arguments(items: Sequence[Form], takes: frozenset[str] | None) -> tuple[list[Form], list[tuple[Keyword, Form]]]:
+def split_arguments(
+    items: Sequence[Form], takes: frozenset[str] | None
+) -> tuple[list[Form], list[tuple[Keyword, Form]]]:
     """Positional arguments, then keyword ones: a run of keyword and value to the end.
 
     takes:  the keywords of a builtin that is known; another keyword is then a positional value, as
@@ -219,7 +221,9 @@ def no_such_key(name: str, record: dict[str, Any], span: Span) -> SxiError:
     """The error of a field that is not there; names those that are."""
     near = suggest(name, list(record))
     known = ", ".join([f":{k}" for k in list(record)[:8]])
-    return codes.NO_SUCH_KEY.at(span, key=name, help=did_you_mean(f":{near}" if near else None), notes=(f"it has {known}",) if known else ())
+    return codes.NO_SUCH_KEY.at(
+        span, key=name, help=did_you_mean(f":{near}" if near else None), notes=(f"it has {known}",) if known else ()
+    )
 
 
 def resolve_body(forms: Sequence[Form], scope: Scope, owner: Form, name: str) -> list[Node]:
@@ -264,7 +268,9 @@ def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, 
     body = f.body
     if len(args) != body.arity:
         wanted = "no positional argument" if not body.arity else f"{body.arity} argument{'s' * (body.arity != 1)}"
-        raise codes.WRONG_COUNT.at(span, name=f.name, wanted=wanted, given=len(args), notes=(f"it is written {usage_of(f)}",))
+        raise codes.WRONG_COUNT.at(
+            span, name=f.name, wanted=wanted, given=len(args), notes=(f"it is written {usage_of(f)}",)
+        )
     env = [*args, *[None] * (body.size - body.arity), *f.captured]
     outer, outer_scope = frame.call, frame.scope
     frame.call = Link(outer, number, f.name, span)
@@ -351,7 +357,9 @@ def _call_builtin(frame: Any, f: Builtin, args: list[Any], keywords: dict[str, A
     for name in keywords:
         if name not in f.keywords and "*" not in f.keywords:
             near = suggest(name, list(f.keywords))
-            raise codes.UNKNOWN_KEYWORD.at(span, name=f.name, keyword=name, help=did_you_mean(f":{near}" if near else None))
+            raise codes.UNKNOWN_KEYWORD.at(
+                span, name=f.name, keyword=name, help=did_you_mean(f":{near}" if near else None)
+            )
     outer = frame.call
     frame.call = Link(outer, number, "", None)
     value = f.call(frame, args, keywords, span)
@@ -371,7 +379,9 @@ def counted(least: int, most: int | None) -> str:
 def _instantiate(f: Definition, args: list[Any], keywords: dict[str, Any], span: Span, spans: Spans | None) -> Instance:
     """An optimizer, initializer or evaluation with its keywords; defaults are evaluated where it is used."""
     if args:
-        raise codes.WRONG_COUNT.at(span, name=f.name, wanted="keywords only", given=f"{len(args)} positional", help=usage_of(f))
+        raise codes.WRONG_COUNT.at(
+            span, name=f.name, wanted="keywords only", given=f"{len(args)} positional", help=usage_of(f)
+        )
     at = spans[1] if spans else {}
     takes = list(f.takes if f.takes is not None else f.function.body.keywords)
     for name in keywords:

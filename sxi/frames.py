@@ -83,7 +83,12 @@ class Frame:
         floats = [v for v in found if v.type.is_float]
         if not floats or len(floats) != len(found):
             given = kind_of(found[0]) if found else kind_of(x)
-            raise codes.WRONG_KIND.at(span, what="what the gradient is taken by", given=given, wanted="an array of reals, or a record or list of them")
+            raise codes.WRONG_KIND.at(
+                span,
+                what="what the gradient is taken by",
+                given=given,
+                wanted="an array of reals, or a record or list of them",
+            )
         return found
 
     # What the kinds of walk do differently.

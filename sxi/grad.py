@@ -123,7 +123,11 @@ def _like(g: Op, x: Op) -> Op:
 def _summed_to(g: Op, shape: tuple[int, ...]) -> Op:
     """`g` as the cotangent of an array of `shape`: summed where that was broadcast, broadcast where it is smaller."""
     extra = g.ndim - len(shape)
-    axes = [*range(extra), *[i + extra for i, n in enumerate(shape) if n == 1 and g.shape[i + extra] != 1]] if extra >= 0 else []
+    axes = (
+        [*range(extra), *[i + extra for i, n in enumerate(shape) if n == 1 and g.shape[i + extra] != 1]]
+        if extra >= 0
+        else []
+    )
     out = PRIMITIVES["sum"](g, axis=tuple(axes), keep=False) if axes else g
     if out.type.size != _size(shape):
         return PRIMITIVES["broadcast-to"](out, shape=shape)  # type: ignore[no-any-return]  # an op

@@ -178,4 +178,8 @@ def _written(op: Op) -> str:
 def _static_text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{' '.join(map(_static_text, value))}]"
-    return {None: "nil", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, float) else repr(value)
+    return (
+        {None: "nil", True: "true", False: "false"}.get(value, str(value))
+        if not isinstance(value, float)
+        else repr(value)
+    )

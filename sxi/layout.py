@@ -62,7 +62,9 @@ class Layout:
         self.labels = [Label(s.name, self._meta(s.metadata, s.group)) for s in self.series]
         self.guard_labels = {}
         for g in self.guards:
-            self.guard_labels.setdefault((*g.series, g.group), Label(f"guard/{g.name}", self._meta(g.metadata, g.group)))
+            self.guard_labels.setdefault(
+                (*g.series, g.group), Label(f"guard/{g.name}", self._meta(g.metadata, g.group))
+            )
 
     def _meta(self, metadata: Sequence[tuple[str, Any]], group: str | None) -> dict[str, Any]:
         extra = {"param": self.params.get(group, group)} if group is not None else {}
@@ -95,7 +97,14 @@ class Layout:
                 given = s.values[-1:] if s.reduce == "last" else s.values
                 sums += given
                 sum_slots += [self.start + len(self.guards) + self.sums[i]] * len(given)
-        return [c for _, c in tallies], [self.start + slot for slot, _ in tallies], sums, sum_slots, extremes, extreme_slots
+        return (
+            [c for _, c in tallies],
+            [self.start + slot for slot, _ in tallies],
+            sums,
+            sum_slots,
+            extremes,
+            extreme_slots,
+        )
 
     # Reading
 
@@ -162,7 +171,9 @@ class Gathering:
         signs = [-1 if s.reduce == "min" else 1 for s in layout.series if s.is_extreme for _ in s.values]
         self._extremes = len(extremes), extreme_slots, signs
 
-    def add(self, backend: Backend, counters: Array, values: Sequence[Array], *, variant: int = 0, is_last: bool = True) -> None:
+    def add(
+        self, backend: Backend, counters: Array, values: Sequence[Array], *, variant: int = 0, is_last: bool = True
+    ) -> None:
         """Tally the values of `outputs` into the counter vector; `:last` only where `is_last`."""
         n_counts, count_slots = self._counts
         n_sums, sum_slots = self._sums
@@ -179,7 +190,12 @@ class Gathering:
             backend.tally_maximum(counters, extreme_slots, signed)
 
     def _without_last(self, sums: Sequence[Array], slots: Sequence[int]) -> tuple[list[Array], list[int]]:
-        kinds = [s.reduce for s in self.layout.series if not s.is_extreme for _ in (s.values[-1:] if s.reduce == "last" else s.values)]
+        kinds = [
+            s.reduce
+            for s in self.layout.series
+            if not s.is_extreme
+            for _ in (s.values[-1:] if s.reduce == "last" else s.values)
+        ]
         kept = [(x, slot) for x, slot, kind in zip(sums, slots, kinds, strict=True) if kind != "last"]
         return [x for x, _ in kept], [slot for _, slot in kept]
 

@@ -119,7 +119,18 @@ def run_of(form: RunForm, frame: Eager) -> Run:
             refuse(form.span, f"the run has no :{needed}", f"add :{needed}")
     made = Run(form.name, form.span, values["data"], 0, _groups(values["optimizer"], spans["optimizer"]), spans=spans)
     made.has_groups = isinstance(values["optimizer"], list)
-    for name in ("shuffle", "batch", "microbatches", "seed", "checkpoint-every", "keep-checkpoints", "diagnostics", "sample-every", "guard-finite", "report-limit"):
+    for name in (
+        "shuffle",
+        "batch",
+        "microbatches",
+        "seed",
+        "checkpoint-every",
+        "keep-checkpoints",
+        "diagnostics",
+        "sample-every",
+        "guard-finite",
+        "report-limit",
+    ):
         if name in values:
             setattr(made, name.replace("-", "_"), values[name])
     if "keep-best" in values:
@@ -138,7 +149,9 @@ def run_of(form: RunForm, frame: Eager) -> Run:
 
 def shown(value: Any) -> str:
     """A value in a message about options."""
-    return written(value) if value is None or isinstance(value, bool | str | Key) or is_number(value) else kind_of(value)
+    return (
+        written(value) if value is None or isinstance(value, bool | str | Key) or is_number(value) else kind_of(value)
+    )
 
 
 def _next_multiple(n: int, m: int) -> int:
@@ -175,7 +188,11 @@ def _split_of(data: DataRecord | Generator, split: Key | None, span: Span, train
         if split.name not in splits:
             near = suggest(split.name, list(splits))
             known = ", ".join([f":{s}" for s in splits]) or "none"
-            refuse(span, f"{data.name} has no split :{split.name}; its splits: {known}", f"did you mean :{near}?" if near else "")
+            refuse(
+                span,
+                f"{data.name} has no split :{split.name}; its splits: {known}",
+                f"did you mean :{near}?" if near else "",
+            )
         return split.name
     if training and splits:
         if "train" not in splits:
@@ -196,19 +213,27 @@ def _steps(made: Run, values: dict[str, Any], spans: dict[str, Span]) -> int:
         refuse(made.span, "the run has neither :steps nor :epochs", "add :steps 1000")
     if isinstance(made.data, Generator):
         if "epochs" in values:
-            refuse(spans["epochs"], f":epochs needs data with an end, and {made.data.name} is a generator", "use :steps")
+            refuse(
+                spans["epochs"], f":epochs needs data with an end, and {made.data.name} is a generator", "use :steps"
+            )
         return int(values["steps"])
     rows = rows_in(made.data, made.split, spans["data"])
     if rows < made.batch:
         where = f"split :{made.split} of {made.data.name}" if made.split else made.data.name
-        refuse(spans.get("batch", made.span), f":batch {made.batch} is more than the {rows} examples of {where}", f":batch {max(rows, 1)}")
+        refuse(
+            spans.get("batch", made.span),
+            f":batch {made.batch} is more than the {rows} examples of {where}",
+            f":batch {max(rows, 1)}",
+        )
     if "steps" in values:
         return int(values["steps"])
     return int(-(-values["epochs"] * rows // made.batch))
 
 
 def _passes(value: Any, span: Span) -> list[Pass]:
-    if not isinstance(value, list) or not all([isinstance(p, Instance) and p.definition.kind == "evaluate" for p in value]):
+    if not isinstance(value, list) or not all(
+        [isinstance(p, Instance) and p.definition.kind == "evaluate" for p in value]
+    ):
         refuse(span, ":evaluate is not a list of evaluations", "[(accuracy :data digits :every 100)]")
     made: list[Pass] = []
     for instance in value:
@@ -229,17 +254,21 @@ def _pass(instance: Instance) -> Pass:
         refuse(at("data"), f"the pass {instance.name} has no data", ":data NAME")
     for name in ("batch", "every", "examples"):
         if name in given and not _whole(1)[1](given[name]):
-            refuse(at(name), f":{name} of the pass {instance.name} is {shown(given[name])}, expected a whole number from 1")
+            refuse(
+                at(name), f":{name} of the pass {instance.name} is {shown(given[name])}, expected a whole number from 1"
+            )
     split = given.get("split")
     if split is not None and not isinstance(split, Key):
         refuse(at("split"), f":split of the pass {instance.name} is {shown(split)}, expected a keyword")
     if isinstance(data, Generator) and "examples" not in given:
-        refuse(instance.span, f"the pass {instance.name} over the generator {data.name} has no :examples", ":examples 1000")
+        refuse(
+            instance.span, f"the pass {instance.name} over the generator {data.name} has no :examples", ":examples 1000"
+        )
     if isinstance(data, DataRecord) and "examples" in given:
         refuse(at("examples"), f":examples is for a generator, and {data.name} is data", "leave it out")
     assert isinstance(data, DataRecord | Generator)
     name = _split_of(data, split, at("split"), training=False)
     examples = rows_in(data, name, at("data")) if isinstance(data, DataRecord) else given["examples"]
-    return Pass(instance.name, instance, data, name, given.get("batch", 32), given.get("every"), examples, instance.span)
-
-
+    return Pass(
+        instance.name, instance, data, name, given.get("batch", 32), given.get("every"), examples, instance.span
+    )

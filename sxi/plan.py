@@ -125,7 +125,9 @@ def _literal(x: Any) -> Any:
 class _Builder:
     """Assigns places and finds last uses."""
 
-    def __init__(self, graph: Graph, backend: Backend, ops: list[Op], same: dict[int, Op], outputs: Sequence[Any]) -> None:
+    def __init__(
+        self, graph: Graph, backend: Backend, ops: list[Op], same: dict[int, Op], outputs: Sequence[Any]
+    ) -> None:
         self.backend, self.same = backend, same
         self.places: dict[int, int] = {}
         self.literals: dict[Any, int] = {}
@@ -170,7 +172,14 @@ class _Builder:
             if self.uses[x.index][-1] is op and x.index not in self.wanted and x.primitive is not None
         ]
         return Instruction(
-            self.backend.function(op.primitive), operands, op.static, out, tuple(spent), op.primitive.draws, in_place, op
+            self.backend.function(op.primitive),
+            operands,
+            op.static,
+            out,
+            tuple(spent),
+            op.primitive.draws,
+            in_place,
+            op,
         )
 
     def _source(self, op: Op) -> int:
@@ -197,5 +206,3 @@ class _Builder:
         is_fresh = made is not None and (made.name in _FRESH or made.in_place is not None)
         alone = len(self.uses[x.index]) == 1 and x.index not in self.wanted
         return operands[which] if is_fresh and alone else None
-
-

@@ -142,7 +142,9 @@ class Loader:
 
     def _import(self, form: Group, module: Module, source: Source) -> None:
         if len(form.items) != 2 or not isinstance(form.items[1], Text):
-            raise codes.MALFORMED.at(form.span, form="import", what="it takes the path of a file", help='(import "file.sx")')
+            raise codes.MALFORMED.at(
+                form.span, form="import", what="it takes the path of a file", help='(import "file.sx")'
+            )
         given = form.items[1]
         path = os.path.join(os.path.dirname(source.path), given.value)
         real = os.path.realpath(path)
@@ -171,5 +173,12 @@ def load_source(source: Source) -> Loaded:
     loader.open.append(os.path.realpath(source.path))
     module = loader.module_of(source, loader.library)
     loader.sources.insert(0, source)
-    errors = sorted(loader.errors, key=lambda e: (e.span is None, e.span.source.path != source.path if e.span else 0, e.span.start if e.span else 0))
+    errors = sorted(
+        loader.errors,
+        key=lambda e: (
+            e.span is None,
+            e.span.source.path != source.path if e.span else 0,
+            e.span.start if e.span else 0,
+        ),
+    )
     return Loaded(source.path, module, loader.steps, loader.size, errors, loader.sources)

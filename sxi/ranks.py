@@ -16,7 +16,9 @@ class Ranks(Protocol):
     rank: int
     size: int
 
-    def reduce(self, gradients: list[Array], sums: Array, extremes: Array | None, failed: bool) -> tuple[list[Array], Array, Array | None, bool]:
+    def reduce(
+        self, gradients: list[Array], sums: Array, extremes: Array | None, failed: bool
+    ) -> tuple[list[Array], Array, Array | None, bool]:
         """One grouped all-reduce: gradients and sums added, extremes maximized, whether any rank failed.
 
         gradients:  f32 arrays of one shape on every rank      sums:  f64[n]      extremes:  f64[m] or None
@@ -35,7 +37,9 @@ class Solo:
     rank = 0
     size = 1
 
-    def reduce(self, gradients: list[Array], sums: Array, extremes: Array | None, failed: bool) -> tuple[list[Array], Array, Array | None, bool]:
+    def reduce(
+        self, gradients: list[Array], sums: Array, extremes: Array | None, failed: bool
+    ) -> tuple[list[Array], Array, Array | None, bool]:
         return gradients, sums, extremes, failed
 
     def microbatches(self, m: int) -> range:
@@ -43,4 +47,3 @@ class Solo:
 
     def batches(self, n: int) -> range:
         return range(n)
-

@@ -98,7 +98,11 @@ class Runner:
                 frame = Eager(emitter, checked.program.globals, "initializer", f"initializer {name}")
                 draws.at(0, 0)
                 x = initial_value(frame, d)
-                x = emitter.cast(x, d.type.dtype) if isinstance(x, EagerArray) else emitter.constant(float(x), d.type.dtype)
+                x = (
+                    emitter.cast(x, d.type.dtype)
+                    if isinstance(x, EagerArray)
+                    else emitter.constant(float(x), d.type.dtype)
+                )
                 made[kind, name] = x
                 target = values.params if kind == "param" else values.states
                 target[name] = self.backend.asarray(host.to_host(x.data))
@@ -183,7 +187,9 @@ class Runner:
         gradients, _, _, _ = self.ranks.reduce(sums[:n_grads], counters, None, failed=False)
         return gradients, sums[n_grads:]
 
-    def _inputs(self, plan: StepPlan, given: dict[tuple[str, str], Array], step: int, m: int) -> dict[tuple[str, str], Array]:
+    def _inputs(
+        self, plan: StepPlan, given: dict[tuple[str, str], Array], step: int, m: int
+    ) -> dict[tuple[str, str], Array]:
         run = self.compiled.checked.run
         inputs = {**given}
         if self.order is not None and isinstance(run.data, DataRecord):
@@ -311,12 +317,16 @@ class Runner:
                 outputs.setdefault(name, []).append(backend.to_host(x))
         totals = backend.read(counters)  # the pass's one read
         layout = plan.layout
-        failing = [guard_failure(t, self.step, option.name) for t in guards.failures(layout.guards, layout.counts(totals))]
+        failing = [
+            guard_failure(t, self.step, option.name) for t in guards.failures(layout.guards, layout.counts(totals))
+        ]
         weights = [float(g.examples) for g in plan.graphs]
         points = layout.series_points(totals, [float(r) for r in runs], weights) + layout.guard_points(totals)
         return Report(self.step, points, with_others(failing), option.name, outputs)
 
-    def _run_batch(self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[Any, Array]) -> list[Array]:
+    def _run_batch(
+        self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[Any, Array]
+    ) -> list[Array]:
         option = plan.option
         inputs = dict(given)
         made = plan.generators[variant]

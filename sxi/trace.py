@@ -120,12 +120,20 @@ class Trace(Frame):
 
     def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
         """The parameter of that name, made where it is new and this context may make one."""
-        contracts.parameters_are_made_by_the_model(site.span, form="param", context=self.context if self.context in ("generator", "initializer", "optimizer", "prepare") else "objective")
+        contracts.parameters_are_made_by_the_model(
+            site.span,
+            form="param",
+            context=self.context
+            if self.context in ("generator", "initializer", "optimizer", "prepare")
+            else "objective",
+        )
         full = self.full_name(name) if type is not None else name
         known = self.registry.params.get(full)
         if known is None:
             if type is None:
-                raise codes.UNKNOWN_PARAMETER.at(site.span, name=full, known=", ".join(list(self.registry.params)[:8]) or "none so far")
+                raise codes.UNKNOWN_PARAMETER.at(
+                    site.span, name=full, known=", ".join(list(self.registry.params)[:8]) or "none so far"
+                )
             contracts.parameters_are_made_by_the_model(site.span, form=f"param {full}", context=self.context)
             known = Param(full, type, init, site.span, self.calls())
             self.registry.params[full] = known
@@ -148,7 +156,9 @@ class Trace(Frame):
         ):  # fmt: skip
             shown = (kind_of(known.init), kind_of(init)) if what == "initializer" else (known.type, type)
             if a != b:
-                contracts.a_parameter_is_declared_alike(span, labels=first, name=known.name, what=what, first=str(shown[0]), second=str(shown[1]))
+                contracts.a_parameter_is_declared_alike(
+                    span, labels=first, name=known.name, what=what, first=str(shown[0]), second=str(shown[1])
+                )
         known.uses += 1
 
     def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Op:
@@ -173,7 +183,9 @@ class Trace(Frame):
         if known is None:
             near = ", ".join(self.registry.states) or "none"
             raise codes.UNKNOWN_STATE.at(span, name=full, known=near)
-        op = self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(float(value), known.type.dtype)
+        op = (
+            self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(float(value), known.type.dtype)
+        )
         if op.type.shape != known.type.shape or not (op.type.is_float or op.dtype == known.type.dtype):
             contracts.a_parameter_is_declared_alike.refuse(
                 span, labels=(Label(known.span, "the state is declared here"),), name=full, what="next value",
@@ -214,11 +226,16 @@ class Trace(Frame):
 
     # Gradients
 
-    def differentiate(self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any) -> Any:
+    def differentiate(
+        self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any
+    ) -> Any:
         """The gradient of a function by its first argument, recorded behind its value."""
         if not args:
             raise codes.WRONG_COUNT.at(span, name="a gradient function", wanted="at least 1 argument", given=0)
-        leaves = [x if isinstance(x, Op) else self.graph.constant(float(x), "f32") if is_number(x) else self.graph.adopt(x) for x in self.leaves(args[0], span)]
+        leaves = [
+            x if isinstance(x, Op) else self.graph.constant(float(x), "f32") if is_number(x) else self.graph.adopt(x)
+            for x in self.leaves(args[0], span)
+        ]
         self.graph.span, self.graph.call = span, self.call
         own = [PRIMITIVES["identity"](x) for x in leaves]
         first = rebuilt(args[0], iter(own)) if not is_number(args[0]) else own[0]
@@ -234,7 +251,12 @@ class Trace(Frame):
     def _check_scalar(self, value: Any, span: Span) -> None:
         scalar = is_number(value) or (isinstance(value, Op) and value.shape == () and value.type.is_float)
         if not scalar:
-            raise codes.WRONG_KIND.at(span, what="the value of the function that is differentiated", given=kind_of(value), wanted="a scalar of reals")
+            raise codes.WRONG_KIND.at(
+                span,
+                what="the value of the function that is differentiated",
+                given=kind_of(value),
+                wanted="a scalar of reals",
+            )
 
     def state_for_tap(self) -> tuple[Any, ...]:
         return self.call, self.scope, self.training

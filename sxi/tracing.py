@@ -103,7 +103,9 @@ class Tracer:
         objective = self.program.declared.objective
         run = self.run
         if objective is None:
-            contracts.run_options_are_consistent.refuse(run.span, what="the file has no objective", help="(objective (batch) …)")
+            contracts.run_options_are_consistent.refuse(
+                run.span, what="the file has no objective", help="(objective (batch) …)"
+            )
         graph, recording = Graph("step"), Recording()
         self._walked(f"step n={run.examples} sampled={sampled}")
         made = StepGraph(graph, recording, sampled, [], None)
@@ -188,7 +190,9 @@ class Tracer:
                 globs = ", ".join([g.glob for g in self.run.optimizer])
                 where = self.run.spans["optimizer"]
                 contracts.every_parameter_has_a_group.refuse(
-                    where, what=f"no group takes the parameter {name}: the globs are {globs}", notes=(f"it is made at {param.span}",)
+                    where,
+                    what=f"no group takes the parameter {name}: the globs are {globs}",
+                    notes=(f"it is made at {param.span}",),
                 )
             taken[name] = group
         for group in self.run.optimizer:
@@ -233,7 +237,11 @@ def check_initial(param: Any, value: Any) -> None:
         return
     if found is None or found.shape != param.type.shape or not found.is_numeric:
         contracts.a_parameter_is_declared_alike.refuse(
-            param.span, name=param.name, what="initializer's value", first=str(param.type), second=str(found or kind_of(value))
+            param.span,
+            name=param.name,
+            what="initializer's value",
+            first=str(param.type),
+            second=str(found or kind_of(value)),
         )
 
 
@@ -248,7 +256,9 @@ class _UpdateWalk:
 
     def _frame(self, name: str) -> Trace:
         tracer, made = self.tracer, self.made
-        frame = tracer._frame(made.graph, made.recording, "optimizer", f"optimizer {self.definition.name} {name}", made.sampled)
+        frame = tracer._frame(
+            made.graph, made.recording, "optimizer", f"optimizer {self.definition.name} {name}", made.sampled
+        )
         frame.param_name = name
         frame.group = self.group.name
         frame.training = True
@@ -265,7 +275,11 @@ class _UpdateWalk:
         given = {}
         for key, value in self.group.optimizer.keywords.items():
             is_schedule = isinstance(value, Function | Builtin)
-            given[key] = call_value(frame, value, [frame.step()], {}, self.group.optimizer.span, f"schedule {key}") if is_schedule else value
+            given[key] = (
+                call_value(frame, value, [frame.step()], {}, self.group.optimizer.span, f"schedule {key}")
+                if is_schedule
+                else value
+            )
         return given
 
     def walked(self) -> tuple[Any, dict[str, Any]]:
@@ -294,7 +308,9 @@ class _UpdateWalk:
             refuse(f"it ends in {kind_of(out)}")
         new = self._as_type(out.parameter, self.type)
         if new is None:
-            refuse(f"the new parameter is {kind_of(out.parameter)}, and the parameter {self.name} is {self.type}", out.span)
+            refuse(
+                f"the new parameter is {kind_of(out.parameter)}, and the parameter {self.name} is {self.type}", out.span
+            )
         existing = {s: t for s, t in types.items() if t is not None}
         for state in existing:
             if state not in out.states:
@@ -330,7 +346,16 @@ class _UpdateWalk:
         frame, graph = self.frame, self.made.graph
         p, g = self._operands(self.name)
         places = [i for i, x in enumerate(env) if x is p], [i for i, x in enumerate(env) if x is g]
-        key = (span, tuple([repr(x) if not isinstance(x, Op) else x.index for i, x in enumerate(env) if i not in (*places[0], *places[1])]))
+        key = (
+            span,
+            tuple(
+                [
+                    repr(x) if not isinstance(x, Op) else x.index
+                    for i, x in enumerate(env)
+                    if i not in (*places[0], *places[1])
+                ]
+            ),
+        )
         known = frame.totals.get(key)
         if known is not None:
             return known
@@ -344,7 +369,9 @@ class _UpdateWalk:
                 own[i] = other[1]
             value = node(frame, own)
             if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
-                contracts.an_optimizer_ends_in_update.refuse(span, name=self.definition.name, what=f"total is of {kind_of(value)}, expected a numeric scalar")
+                contracts.an_optimizer_ends_in_update.refuse(
+                    span, name=self.definition.name, what=f"total is of {kind_of(value)}, expected a numeric scalar"
+                )
             sum_ = value if sum_ is None else graph.apply(_plus(), [sum_, value], {})
         frame.totals[key] = sum_
         return sum_
@@ -368,7 +395,9 @@ def first_states(frame: Any, definition: Any, p: Any, keywords: dict[str, Any]) 
     return {state: env[body.keywords[state][0]] for state in definition.states}
 
 
-def first_state_types(tracer: Tracer, definition: Any, name: str, type: ArrayType, group: Group) -> dict[str, ArrayType | None]:
+def first_state_types(
+    tracer: Tracer, definition: Any, name: str, type: ArrayType, group: Group
+) -> dict[str, ArrayType | None]:
     """The type of each state, None for one that does not exist."""
     if not definition.states:
         return {}

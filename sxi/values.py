@@ -164,7 +164,9 @@ class DataRecord(dict[str, Any]):
     splits:   name -> the rows of the split, i64[size]; empty where the data has no splits
     """
 
-    def __init__(self, name: str, fields: dict[str, Any], columns: dict[str, Any], splits: dict[str, Any], span: Span) -> None:
+    def __init__(
+        self, name: str, fields: dict[str, Any], columns: dict[str, Any], splits: dict[str, Any], span: Span
+    ) -> None:
         super().__init__(fields)
         self.name, self.columns, self.splits, self.span = name, columns, splits, span
 

@@ -47,7 +47,9 @@ def define(form: Group, scope: Scope) -> Node:
     name = bindable(name_form, form)
     found = scope.lookup(name)
     if not scope.is_bound_here(name) or not getattr(found, "in_cell", False):
-        malformed(form, "define", "a definition stands at the top level or at the head of a body", help="(let ((name e)) …)")
+        malformed(
+            form, "define", "a definition stands at the top level or at the head of a body", help="(let ((name e)) …)"
+        )
     slot = found.slot
     value = definition_value(form, name, target, body, scope)
 

@@ -256,23 +256,37 @@ class _DataForm:
     def _files(self, value: Any) -> str | dict[str, str]:
         if isinstance(value, str) and self.kind != "npy":
             return value
-        if self.kind == "npy" and isinstance(value, dict) and value and all([isinstance(v, str) for v in value.values()]):
+        if (
+            self.kind == "npy"
+            and isinstance(value, dict)
+            and value
+            and all([isinstance(v, str) for v in value.values()])
+        ):
             return value
-        wanted = "a record of paths, {:x \"x.npy\"}" if self.kind == "npy" else "a path, a string"
+        wanted = 'a record of paths, {:x "x.npy"}' if self.kind == "npy" else "a path, a string"
         raise codes.WRONG_KIND.at(self.path_span, what=f"the file of {self.kind}", given=kind_of(value), wanted=wanted)
 
     def _options(self, given: dict[str, Any]) -> tuple[list[str] | None, dict[str, str] | None]:
         columns, dtype = given.get("columns"), given.get("dtype")
         if columns is not None and not (isinstance(columns, list) and all([isinstance(c, str) for c in columns])):
-            raise codes.WRONG_KIND.at(self.options["columns"][1], what=":columns", given=kind_of(columns), wanted="a list of names")
+            raise codes.WRONG_KIND.at(
+                self.options["columns"][1], what=":columns", given=kind_of(columns), wanted="a list of names"
+            )
         if dtype is not None and not (isinstance(dtype, dict) and all([isinstance(d, str) for d in dtype.values()])):
-            raise codes.WRONG_KIND.at(self.options["dtype"][1], what=":dtype", given=kind_of(dtype), wanted="a record of types, {:x :f64}")
+            raise codes.WRONG_KIND.at(
+                self.options["dtype"][1], what=":dtype", given=kind_of(dtype), wanted="a record of types, {:x :f64}"
+            )
         names = None if columns is None else [c.removeprefix(":") for c in columns]
         return names, None if dtype is None else {k: v.removeprefix(":") for k, v in dtype.items()}
 
     def _splits(self, record: DataRecord, fractions: Any, span: Span) -> dict[str, Any]:
         if not isinstance(fractions, dict) or not all([is_number(v) for v in fractions.values()]):
-            raise codes.WRONG_KIND.at(span, what=":split", given=kind_of(fractions), wanted="a record of fractions, {:train 0.8 :held-out 0.2}")
+            raise codes.WRONG_KIND.at(
+                span,
+                what=":split",
+                given=kind_of(fractions),
+                wanted="a record of fractions, {:train 0.8 :held-out 0.2}",
+            )
         return data.split(rows_of(record, span), fractions, span)
 
 
@@ -315,7 +329,10 @@ def part(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
         raise codes.NO_SUCH_KEY.at(span, key=name, help=f"did you mean :{near}?" if near else "")
     rows = record.splits[name]
     emitter = next(iter(record.values())).emitter
-    return {n: EagerArray(ArrayType(c.type.dtype, (len(rows), *c.type.shape[1:])), emitter, c.rows(rows)) for n, c in record.columns.items()}
+    return {
+        n: EagerArray(ArrayType(c.type.dtype, (len(rows), *c.type.shape[1:])), emitter, c.rows(rows))
+        for n, c in record.columns.items()
+    }
 
 
 # Functions of a context
@@ -563,4 +580,6 @@ def optimizer_of(value: Any, span: Span) -> Instance:
         return Instance(value, {}, span)
     if isinstance(value, Instance) and value.definition.kind == "optimizer":
         return value
-    raise codes.WRONG_KIND.at(span, what="the optimizer", given=kind_of(value), wanted="an optimizer, as (adamw :lr 1e-3)")
+    raise codes.WRONG_KIND.at(
+        span, what="the optimizer", given=kind_of(value), wanted="an optimizer, as (adamw :lr 1e-3)"
+    )

@@ -31,8 +31,12 @@ def shape_of(value: Any, form: str, span: Span) -> tuple[int, ...]:
     """A shape as host integers.  Raises E-CONTRACT-010 for an array, E-EVAL-005 for anything else."""
     if isinstance(value, Value) or (isinstance(value, list) and any([isinstance(n, Value) for n in value])):
         contracts.shapes_are_static.refuse(span, form=form, value=kind_of(value))
-    if not isinstance(value, list) or not all([isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value]):
-        raise codes.WRONG_KIND.at(span, what=f"the shape of {form}", given=kind_of(value), wanted="a list of whole numbers")
+    if not isinstance(value, list) or not all(
+        [isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value]
+    ):
+        raise codes.WRONG_KIND.at(
+            span, what=f"the shape of {form}", given=kind_of(value), wanted="a list of whole numbers"
+        )
     return tuple(value)
 
 
@@ -244,7 +248,9 @@ def tap_gradient(form: Group, scope: Scope) -> Node:
         value = x(frame, env)
         function = f(frame, env)
         if not isinstance(function, Function):
-            raise codes.WRONG_KIND.at(lambda_form.span, what="what a tap gives its gradient to", given=kind_of(function), wanted="a function")
+            raise codes.WRONG_KIND.at(
+                lambda_form.span, what="what a tap gives its gradient to", given=kind_of(function), wanted="a function"
+            )
         if not isinstance(value, Value) or getattr(frame, "recording", None) is None:
             return value
         taps = frame.recording.taps
@@ -308,5 +314,3 @@ def refuse_declaration(form: Group, scope: Scope) -> Node:
     if scope.context is not None:
         contracts.graphs_do_nothing_to_the_host(form.span, form=form.head, context=scope.context)
     raise codes.TOP_LEVEL_ONLY.at(form.span, form=form.head)
-
-

@@ -115,7 +115,9 @@ def _check_walk(report: Report, frame: Any) -> None:
     _check_context(report.form, frame.context, report.span)
 
 
-def _guard(report: Report, name: str, metadata: Metadata, operand: Any, bound: tuple[str, float] | None = None) -> Guard:
+def _guard(
+    report: Report, name: str, metadata: Metadata, operand: Any, bound: tuple[str, float] | None = None
+) -> Guard:
     form, at = (f":{bound[0]}", bound[1]) if bound else (report.form, None)
     return Guard(form, name, metadata, report.span, "", operand=operand, bound=at)
 
@@ -230,5 +232,3 @@ def _check_one_kind(report: Report, name: str, reduce: str, frame: Any) -> None:
         report.span, labels=(Label(where, "first written here"),),
         name=name, kind=report.form, reduce=reduce, first_kind=kind, first_reduce=first,
     )  # fmt: skip
-
-

@@ -30,7 +30,9 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     axes = tuple(axis_of(a, ndim) for a in given)
     for a in axes:
         if axes.count(a) > 1:
-            raise Refusal(codes.SHAPES_DIFFER, 0, left=f"the axes {words(given)}", right=f"axes named once, not {a} twice")
+            raise Refusal(
+                codes.SHAPES_DIFFER, 0, left=f"the axes {words(given)}", right=f"axes named once, not {a} twice"
+            )
     return axes
 
 
