@@ -6,13 +6,14 @@ import math
 import time
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sxi.errors import Incomplete, SxiError
+from sxi.errors import CODES, Code, Incomplete, SxiError
 from sxi.reader import Form, Group, Keyword, Number, Quote, Symbol, Text, load, read, read_all
 from sxi.source import Source
 
@@ -91,7 +92,10 @@ def test_what_starts_like_a_number_is_one_or_an_error(text: str, reason: str) ->
 
 @pytest.mark.parametrize(
     "name",
-    "x off-manifold? m^ @ -> + - ... -.x +x ..5 a#b #t |x| a:b `x ,x é é́ π 名前 a|#".split(),
+    [
+        "x", "off-manifold?", "m^", "@", "->", "+", "-", "...", "-.x", "+x", "..5", "a#b", "#t", "|x|", "a:b", "`x", ",x",
+        "é", "e\u0301", "π", "名前", "a|#",
+    ],
 )  # fmt: skip
 def test_a_symbol(name: str) -> None:
     assert forms(name) == [(Symbol, name)]
@@ -390,6 +394,17 @@ def test_a_text_that_no_further_line_repairs_is_not(text: str) -> None:
     with pytest.raises(SxiError) as caught:
         read(Source("t.sx", text))
     assert not isinstance(caught.value, Incomplete)
+
+
+_BROKEN = [code for code in CODES.values() if code.code.startswith("E-READ-") and code.breaks]
+
+
+@pytest.mark.parametrize("code", [code for code in _BROKEN if code.code != "E-READ-002"], ids=lambda code: code.code)
+def test_the_program_that_explains_a_code_gives_it_at_its_caret(code: Code) -> None:
+    text = dedent(code.breaks).strip("\n")
+    caret = next(line.index("^") + 1 for line in text.splitlines() if "^ E-" in line)
+    assert [f"E-READ-{place.split()[1]}" for place in places(text)] == [code.code]
+    assert places(text)[0].startswith(f"1:{caret} ")
 
 
 # Depth and size
