@@ -212,7 +212,8 @@ class _Frame:
         for character in line[begin : column + _FAR]:
             glyphs.append(" " * (_TAB - used % _TAB) if character == "\t" else shown(character, unicode=self.unicode))
             used += cells(glyphs[-1])
-        if begin == 0 and len(glyphs) == len(line) and used <= room:
+        # One column is kept for a caret at the line's end.
+        if begin == 0 and len(glyphs) == len(line) and used < room:
             return _Excerpt(0, glyphs, "", "")
         first = last = min(column - 1 - begin, len(glyphs))
         room -= 2 * cells(self.more)
