@@ -83,6 +83,11 @@ def warmup_cosine(peak: float, warmup: int, total: int, step: int) -> float:
     return 0.5 * peak * (1.0 + math.cos(math.pi * part))
 
 
+def constant(rate: float) -> Callable[[int], float]:
+    """The schedule that is always `rate`."""
+    return lambda step: rate  # noqa: ARG005 - a schedule is called with the step
+
+
 class Mlp(Peer):
     """Layers with relu between, cross-entropy, AdamW: the digits' model, or a wider one."""
 
@@ -111,7 +116,7 @@ class Mlp(Peer):
         self.layers = [tuple(torch.tensor(x, requires_grad=True) for x in layer) for layer in layers]
         self.params = [x for layer in self.layers for x in layer]
         self.optimizer = torch.optim.AdamW(self.params, lr=1e-3, weight_decay=decay, fused=fused)
-        self.x, self.y = (torch.as_tensor(a) for a in data)
+        self.x, self.y = (torch.tensor(a) for a in data)
         self.rows, self.microbatches, self.rate = rows, microbatches, rate
         self.bounds, self.ten = bounds, ten
 
@@ -196,7 +201,7 @@ class Lorentz(Peer):
         self.points = torch.tensor(first["points/points"], requires_grad=True)
         self.signs = torch.ones(self.points.shape[1])
         self.signs[0] = -1.0
-        self.child, self.parent = (torch.as_tensor(a.astype(np.int64)) for a in data)
+        self.child, self.parent = (torch.tensor(a.astype(np.int64)) for a in data)
         self.rows, self.wrong = rows, wrong or self.drawn
 
     def drawn(self, child: Any) -> Any:

@@ -6,32 +6,37 @@ from collections.abc import Callable
 from typing import Any
 
 from sxi import codes
+from sxi.codes import Refusal
 from sxi.eval import call_value, no_such_key, turn
 from sxi.primitives.declare import Value
 from sxi.source import Span
 from sxi.values import Builtin, Gradient, Key, is_number, kind_of, number_text, written
 
 BUILTINS: dict[str, Builtin] = {}
-Call = Callable[[Any, list[Any], dict[str, Any], Span], Any]
+Call = Callable[..., Any]
 LONGEST_RANGE = 10_000_000
 
 
 def builtin(
-    name: str, usage: str, least: int, most: int | None, keywords: tuple[str, ...] = ()
+    name: str, usage: str, least: int, most: int | None, keywords: tuple[str, ...] = (), *, takes_spans: bool = False
 ) -> Callable[[Call], Call]:
-    """Enter a function of host values; its docstring is what `,doc` shows."""
+    """Enter a function of host values; its docstring is what `,doc` shows.
+
+    A `Refusal` that it raises is placed at the argument that it names; with `takes_spans` the last
+    argument of `call` is the spans of the positional ones.
+    """
 
     def entry(call: Call) -> Call:
-        BUILTINS[name] = Builtin(name, call, least, most, keywords, usage, call.__doc__ or "")
+        BUILTINS[name] = Builtin(name, call, least, most, keywords, usage, call.__doc__ or "", takes_spans)
         return call
 
     return entry
 
 
-def expect(value: Any, kinds: type | tuple[type, ...], wanted: str, name: str, span: Span) -> None:
-    """Refuse a value that is not of `kinds`; a bool is not a number here."""
-    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
-        raise codes.WRONG_KIND.at(span, what=f"an operand of {name}", given=kind_of(value), wanted=wanted)
+def expect(args: list[Any], i: int, kinds: type | tuple[type, ...], wanted: str, name: str) -> None:
+    """Refuse argument `i` where it is not of `kinds`; a bool is not a number here."""
+    if not isinstance(args[i], kinds) or (isinstance(args[i], bool) and kinds is int):
+        raise Refusal(codes.WRONG_KIND, i, what=f"an operand of {name}", given=kind_of(args[i]), wanted=wanted)
 
 
 @builtin("list", "(list e …)", 0, None)
@@ -44,8 +49,8 @@ def list_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> 
 def nth(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The element at place i, counted from 0, or from the end where i is negative."""
     items, i = args
-    expect(items, list, "a list", "nth", span)
-    expect(i, int, "a whole number", "nth", span)
+    expect(args, 0, list, "a list", "nth")
+    expect(args, 1, int, "a whole number", "nth")
     if not -len(items) <= i < len(items):
         raise codes.NO_SUCH_ELEMENT.at(span, count=len(items), index=i)
     return items[i]
@@ -54,7 +59,7 @@ def nth(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> An
 @builtin("first", "(first list)", 1, 1)
 def first(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The first element."""
-    expect(args[0], list, "a list", "first", span)
+    expect(args, 0, list, "a list", "first")
     if not args[0]:
         raise codes.NO_SUCH_ELEMENT.at(span, count=0, index=0)
     return args[0][0]
@@ -63,7 +68,7 @@ def first(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> 
 @builtin("rest", "(rest list)", 1, 1)
 def rest(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The list without its first element."""
-    expect(args[0], list, "a list", "rest", span)
+    expect(args, 0, list, "a list", "rest")
     return args[0][1:]
 
 
@@ -71,8 +76,8 @@ def rest(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 def append(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The lists joined."""
     joined: list[Any] = []
-    for a in args:
-        expect(a, list, "a list", "append", span)
+    for i, a in enumerate(args):
+        expect(args, i, list, "a list", "append")
         joined.extend(a)
     return joined
 
@@ -80,22 +85,22 @@ def append(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) ->
 @builtin("reverse", "(reverse list)", 1, 1)
 def reverse(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The list from its end."""
-    expect(args[0], list, "a list", "reverse", span)
+    expect(args, 0, list, "a list", "reverse")
     return args[0][::-1]
 
 
 @builtin("count", "(count list)", 1, 1)
 def count(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """How many elements a list, keys a record, or characters a string has."""
-    expect(args[0], (list, dict, str), "a list, a record or a string", "count", span)
+    expect(args, 0, (list, dict, str), "a list, a record or a string", "count")
     return len(args[0])
 
 
 @builtin("range", "(range from to step)", 1, 3)
 def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """Whole numbers: (range 3) is [0 1 2], (range 1 7 2) is [1 3 5]."""
-    for a in args:
-        expect(a, int, "a whole number", "range", span)
+    for i in range(len(args)):
+        expect(args, i, int, "a whole number", "range")
     if len(args) == 3 and args[2] == 0:
         raise codes.WRONG_KIND.at(span, what="the step of range", given="0", wanted="a whole number other than 0")
     made = range(*args)
@@ -110,7 +115,7 @@ def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) ->
 def map_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The list of f of each element."""
     f, items = args
-    expect(items, list, "a list", "map", span)
+    expect(args, 1, list, "a list", "map")
     return _each(frame, f, items, span)
 
 
@@ -118,7 +123,7 @@ def map_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 def filter_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The elements for which f holds."""
     f, items = args
-    expect(items, list, "a list", "filter", span)
+    expect(args, 1, list, "a list", "filter")
     kept = _each(frame, f, items, span)
     for k in kept:
         if isinstance(k, Value):
@@ -140,9 +145,9 @@ def _each(frame: Any, f: Any, items: list[Any], span: Span) -> list[Any]:
 def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The values as one string, without separators."""
     parts = []
-    for a in args:
+    for i, a in enumerate(args):
         if isinstance(a, Value):
-            raise codes.WRONG_KIND.at(span, what="an operand of str", given=kind_of(a), wanted="a host value")
+            raise Refusal(codes.WRONG_KIND, i, what="an operand of str", given=kind_of(a), wanted="a host value")
         parts.append(
             a
             if isinstance(a, str)
@@ -159,8 +164,8 @@ def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 def get(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """A field of a record; where it has none, the default if one is given."""
     record, key, *default = args
-    expect(record, dict, "a record", "get", span)
-    expect(key, (Key, str), "a keyword", "get", span)
+    expect(args, 0, dict, "a record", "get")
+    expect(args, 1, (Key, str), "a keyword", "get")
     name = key.name if isinstance(key, Key) else key
     if name in record:
         return record[name]
@@ -172,28 +177,28 @@ def get(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> An
 @builtin("with", "(with record :key e …)", 1, 1, ("*",))
 def with_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The record with fields added or replaced."""
-    expect(args[0], dict, "a record", "with", span)
+    expect(args, 0, dict, "a record", "with")
     return {**args[0], **keywords}
 
 
 @builtin("keys", "(keys record)", 1, 1)
 def keys(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The keys of a record, in their order."""
-    expect(args[0], dict, "a record", "keys", span)
+    expect(args, 0, dict, "a record", "keys")
     return [Key(k) for k in args[0]]
 
 
 @builtin("shape", "(shape x)", 1, 1)
 def shape(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The lengths of an array's axes, a list of whole numbers; [] for a number."""
-    return list(_shape(args[0], "shape", span))
+    return list(_shape(args[0], "shape"))
 
 
 @builtin("size", "(size x)", 1, 1)
 def size(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """How many elements an array has."""
     total = 1
-    for n in _shape(args[0], "size", span):
+    for n in _shape(args[0], "size"):
         total *= n
     return total
 
@@ -201,34 +206,34 @@ def size(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 @builtin("dim", "(dim x axis)", 2, 2)
 def dim(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The length of one axis, which may count from the end."""
-    lengths = _shape(args[0], "dim", span)
-    expect(args[1], int, "a whole number", "dim", span)
+    lengths = _shape(args[0], "dim")
+    expect(args, 1, int, "a whole number", "dim")
     if not -len(lengths) <= args[1] < len(lengths):
         raise codes.AXIS_OUT_OF_RANGE.at(span, axis=args[1], ndim=len(lengths), label=kind_of(args[0]))
     return lengths[args[1]]
 
 
-def _shape(x: Any, name: str, span: Span) -> tuple[int, ...]:
+def _shape(x: Any, name: str) -> tuple[int, ...]:
     if isinstance(x, Value):
         return x.shape
     if is_number(x) or isinstance(x, bool):
         return ()
-    raise codes.WRONG_KIND.at(span, what=f"the operand of {name}", given=kind_of(x), wanted="an array")
+    raise Refusal(codes.WRONG_KIND, 0, what=f"the operand of {name}", given=kind_of(x), wanted="an array")
 
 
 @builtin("grad", "(grad f)", 1, 1)
 def grad(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The function that gives the gradient of f by its first argument."""
-    return Gradient(_function(args[0], "grad", span), with_value=False)
+    return Gradient(_function(args[0], "grad"), with_value=False)
 
 
 @builtin("value-and-grad", "(value-and-grad f)", 1, 1)
 def value_and_grad(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The function that gives [value gradient] of f by its first argument."""
-    return Gradient(_function(args[0], "value-and-grad", span), with_value=True)
+    return Gradient(_function(args[0], "value-and-grad"), with_value=True)
 
 
-def _function(f: Any, name: str, span: Span) -> Any:
+def _function(f: Any, name: str) -> Any:
     if isinstance(f, Value | list | dict | str | bool | int | float) or f is None:
-        raise codes.WRONG_KIND.at(span, what=f"the operand of {name}", given=kind_of(f), wanted="a function")
+        raise Refusal(codes.WRONG_KIND, 0, what=f"the operand of {name}", given=kind_of(f), wanted="a function")
     return f

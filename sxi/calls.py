@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from sxi import codes, contracts
 from sxi.arraytype import CARRIERS
@@ -14,7 +14,7 @@ from sxi.primitives.declare import REQUIRED, Param, Primitive, Value
 from sxi.reader import Form, Group, Keyword
 from sxi.source import Span
 from sxi.suggest import suggest
-from sxi.values import Key, Node, is_number, kind_of
+from sxi.values import Key, Node, is_number, is_static, kind_of
 
 LONGEST_CALL_SHOWN = 40
 
@@ -23,12 +23,15 @@ class CallSite:
     """Where a primitive is called: spans for errors, the number for the place of its draws.
 
     spans:  parameter name -> span of its operand
+    parts:  parameter name -> the spans of the elements of an operand that is written as a list
     """
 
-    __slots__ = ("number", "span", "spans", "text")
+    __slots__ = ("number", "parts", "span", "spans")
 
-    def __init__(self, span: Span, number: str, spans: dict[str, Span]) -> None:
-        self.span, self.number, self.spans = span, number, spans
+    def __init__(
+        self, span: Span, number: str, spans: dict[str, Span], parts: dict[str, list[Span]] | None = None
+    ) -> None:
+        self.span, self.number, self.spans, self.parts = span, number, spans, parts or {}
 
 
 def primitive_call(
@@ -48,13 +51,15 @@ def primitive_call(
         keywords[param.name] = value
     number = scope.number(primitive.name) if primitive.draws else ""
     bound = _by_position(primitive, positional)
-    spans = {**{p.name: f.span for p, f in bound}, **{k: v.span for k, v in keywords.items()}}
-    site = CallSite(form.span, number, spans)
+    forms = {**{p.name: f for p, f in bound}, **keywords}
+    parts = {n: parts_of(f) for n, f in forms.items()}
+    spans = {n: f.span for n, f in forms.items()}
+    site = CallSite(form.span, number, spans, parts)
     arrays: list[tuple[Param, Node | None]] = []
     statics: list[tuple[Param, Node]] = []
     fixed: dict[str, Any] = {}
     for param, f in bound:
-        (arrays if param.kind == "array" else statics).append((param, resolve(f, scope)))  # type: ignore[arg-type]  # the list is chosen by the kind
+        (arrays if param.kind == "array" else statics).append((param, resolve(f, scope)))
     for param in primitive.params:
         if not param.by_keyword:
             if param.name not in spans and param.default is not REQUIRED:
@@ -210,7 +215,7 @@ def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSit
     wanted, holds = _KINDS[param.kind]
     span = site.spans.get(param.name, site.span)
     if _holds_array(value):
-        contracts.shapes_are_static.refuse(span, form=primitive.name, value=kind_of(value), label=kind_of(value))
+        refuse_array(primitive.name, value, span, site.parts.get(param.name, []))
     if not holds(value) and not (value is None and param.default is None):
         near = suggest(value.name, list(CARRIERS)) if param.kind == "dtype" and isinstance(value, Key) else None
         help = f"did you mean :{near}?" if near else ""
@@ -218,6 +223,19 @@ def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSit
             span, what=f"{param.name} of {primitive.name}", given=kind_of(value), wanted=wanted, help=help
         )
     return _frozen(value)
+
+
+def parts_of(form: Form) -> list[Span]:
+    """Where the elements of a form stand that is written as a list."""
+    return [f.span for f in form.items] if isinstance(form, Group) and form.bracket == "[" else []
+
+
+def refuse_array(form: str, value: Any, span: Span, parts: Sequence[Span]) -> NoReturn:
+    """E-CONTRACT-010 at the array itself where it is one element of a list that is written out."""
+    if isinstance(value, list) and len(value) == len(parts):
+        i = next(i for i, x in enumerate(value) if _holds_array(x))
+        value, span = value[i], parts[i]
+    contracts.shapes_are_static.refuse(span, form=form, value=kind_of(value), label=kind_of(value))
 
 
 def _holds_array(value: Any) -> bool:
@@ -231,7 +249,22 @@ def _frozen(value: Any) -> Any:
     return value.name if isinstance(value, Key) else value
 
 
-# Refusals given their place
+# Operands and refusals
+
+
+def check_operands(primitive: Primitive, operands: Sequence[Any], site: CallSite) -> None:
+    """Refuse what is neither an array nor a number; `=` and `/=` compare any host values."""
+    if primitive.name == "count-where":
+        span = _operand_span(primitive, 0, site)
+        contracts.counts_take_the_right_operand(span, form="count-where", operand=operands[0])
+    for i, x in enumerate(operands):
+        if isinstance(x, Value | int | float):
+            continue
+        if x is None and primitive.arrays[min(i, len(primitive.arrays) - 1)].default is not REQUIRED:
+            continue
+        if primitive.name in ("=", "/=") and all([is_static(o) for o in operands]):
+            continue
+        raise located(Refusal(codes.NOT_AN_ARRAY, i, given=kind_of(x)), primitive, operands, site)
 
 
 def located(refusal: Refusal, primitive: Primitive, operands: Sequence[Any], site: CallSite) -> SxiError:

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -318,3 +318,26 @@ def retain(folder: Path, saved: int, keep: int, protect: Collection[int] = ()) -
             shutil.rmtree(aside)
         except OSError as error:
             raise _not_written(path, error) from None
+
+
+def save_outputs(folder: Path, step: int, outputs: Mapping[str, Sequence[HostArray]]) -> Path:
+    """Writes what `output` gave in a pass after `step` steps, its batches joined in the order of the examples.
+
+    outputs:  by name, the batches
+    raises:   E-RUN-020 where it cannot be written
+    """
+    path = folder / f"{step:06d}.safetensors"
+    temporary = folder / f"{_TEMPORARY}{path.name}-{os.getpid()}"
+    joined = {name: _laid_out(_joined(batches)) for name, batches in outputs.items()}
+    with _undone_on_failure(path, temporary):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_file(temporary, safetensors.numpy.save(joined))
+        os.replace(temporary, path)
+        _sync_folder(folder)
+    return path
+
+
+def _joined(batches: Sequence[HostArray]) -> HostArray:
+    """Batches end to end; a scalar of each batch makes a vector."""
+    arrays = [np.atleast_1d(b) for b in batches]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

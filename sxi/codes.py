@@ -492,6 +492,16 @@ RUN_OUT_OF_MEMORY = _code(
     "{what} needs {bytes} bytes for {type}, and there is not that much memory",
     "The step needs more memory than the device has. Fewer examples a microbatch need less: raise :microbatches.",
 )
+FOLDER_NOT_MADE = _code(
+    "RUN-042",
+    "the folder {path} cannot be made: {reason}",
+    "A run writes its status, its stream and its checkpoints into a folder of its own, which must be possible.",
+)
+NO_CHECKPOINT = _code(
+    "RUN-043",
+    "{path} holds no whole checkpoint of this run",
+    "Resuming begins from the newest checkpoint that is whole and of this run. Notes say what was skipped.",
+)
 INTERNAL = _code(
     "RUN-041",
     "a fault of sxi itself: {reason}",
@@ -779,6 +789,17 @@ UNKNOWN_STATE = _code(
     "`next` gives a value to a state that a `state` form has declared, under the same scopes.",
 )
 
+SEVERAL_SERIES = _code(
+    "EVAL-025",
+    "{name} is several series: {series}",
+    "`reported` reads one series; metadata or several passes make several of one name. `:pass` names a pass.",
+)
+STAGE_CHANGES_STATE = _code(
+    "EVAL-026",
+    "stage {stage} changes {what} from {first} to {second}",
+    "A stage goes on with the parameters and states of the one before, so these must have the same names and types.",
+)
+
 
 # Guards: the run's verdicts.  A guard's failure is exactly this one line.
 
@@ -802,6 +823,35 @@ NO_SUCH_CODE = _code(
     "no error has the code {text}",
     "`sxi explain` takes a file that exists, or the code of an error: `E-SHAPE-001`, `shape-1`, or for a contract rule "
     "its number alone, `020`.",
+)
+
+OUT_EXISTS = _code(
+    "USE-002",
+    "{path} exists already",
+    "A run never writes into what is there: it makes its folder itself. `--resume` goes on with an earlier run.",
+    help="choose another --out, or --resume {path}",
+)
+NO_FILE = _code(
+    "USE-003",
+    "there is no file {path}",
+    "The program is a file that exists.",
+)
+BAD_SET = _code(
+    "USE-004",
+    "--set {text}: {reason}",
+    "A setting is given as --set name=value, the value a constant of the language.",
+    help="--set rate=1e-3",
+)
+NOT_A_RUN = _code(
+    "USE-005",
+    "{path} is not the folder of a run",
+    "The folder of a run has a status.json and the program it ran, as `sxi run --out` made them.",
+)
+RESUME_DIFFERS = _code(
+    "USE-006",
+    "the run cannot go on: {what}",
+    "A run goes on with the parameters, states and options it was saved with; what may change is what is reported and "
+    "guarded.",
 )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from sxi import contracts, series
 from sxi.backends import Backend
@@ -49,8 +50,47 @@ class Checked:
         ]
 
 
-def check(program: Program, frame: Any) -> Checked:
-    """Check every contract of the one run of a program.  Raises the first error that is found."""
+def check(program: Program, frame: Any, options: dict[str, int] | None = None) -> Checked:
+    """Check every contract of the one run of a program.  Raises the first error that is found.
+
+    options:  what the command line gives in place of the run's options
+    """
+    checked = check_all(program, frame, _at_once)
+    assert checked is not None, "the first error is raised"
+    return checked
+
+
+Attempt: TypeAlias = Callable[..., Any]
+
+
+def _at_once(walk: Callable[..., Any], *args: Any) -> Any:
+    return walk(*args)
+
+
+def check_all(program: Program, frame: Any, attempt: Attempt) -> Checked | None:
+    """Check every contract of the one run of a program, each walk through `attempt`.
+
+    attempt:  `attempt(walk, *args)` gives `walk(*args)`, or notes its error and gives None
+    result:   None where a walk failed: what depends on it is not walked, what does not is
+    """
+    run = attempt(_only_run, program, frame)
+    if run is None:
+        return None
+    tracer = Tracer(program, run)
+    step = attempt(tracer.step, False)
+    if step is not None and attempt(_check_params, tracer) is None:
+        return None
+    for declared in [*tracer.registry.params.values(), *tracer.registry.states.values()]:
+        attempt(tracer.check_initializer, declared)
+    update = attempt(tracer.update, False)
+    passes = [attempt(_check_pass, tracer, p) for p in run.evaluate]
+    if None in (step, update, *passes):
+        return None
+    checked = Checked(program, run, tracer, False, {False: step}, passes, {False: update})
+    return attempt(_check_whole, checked)  # type: ignore[no-any-return]  # what it gives or None
+
+
+def _only_run(program: Program, frame: Any) -> Run:
     runs = program.declared.runs
     if len(runs) != 1:
         span = runs[1].span if runs else None
@@ -58,23 +98,24 @@ def check(program: Program, frame: Any) -> Checked:
         contracts.run_options_are_consistent.refuse(
             span, what=what, help="(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))"
         )
-    run = run_of(runs[0], frame)
-    tracer = Tracer(program, run)
-    step = tracer.step(sampled=False)
+    return run_of(runs[0], frame)
+
+
+def _check_params(tracer: Tracer) -> bool:
     if not tracer.registry.params:
-        contracts.run_options_are_consistent.refuse(
-            run.span, what="the objective makes no parameter, so there is nothing to train", help=""
-        )
-    for declared in [*tracer.registry.params.values(), *tracer.registry.states.values()]:
-        tracer.check_initializer(declared)
-    update = tracer.update(sampled=False)
-    passes = [_check_pass(tracer, p) for p in run.evaluate]
-    checked = Checked(program, run, tracer, False, {False: step}, passes, {False: update})
+        what = "the objective makes no parameter, so there is nothing to train"
+        contracts.run_options_are_consistent.refuse(tracer.run.span, what=what, help="")
+    return True
+
+
+def _check_whole(checked: Checked) -> Checked:
+    """What is known when every graph is: what diagnostics select, sampled steps, the rate."""
+    tracer = checked.tracer
     _check_selection(checked)
     if checked.samples:
         checked.steps[True] = tracer.step(sampled=True)
         checked.updates[True] = tracer.update(sampled=True)
-        for p in passes:
+        for p in checked.passes:
             p.graphs[True] = [tracer.evaluation(p.option, n, sampled=True) for n in p.sizes]
     _check_rate(checked)
     return checked
@@ -172,20 +213,20 @@ class Compiled:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def compile_program(checked: Checked, backend: Backend, stage: str | None = None) -> Compiled:
-    """Make the plans of a checked program for `backend`."""
+def compile_program(checked: Checked, backend: Backend, stage: str | None = None, *, plain: bool = False) -> Compiled:
+    """Make the plans of a checked program for `backend`; `plain` ones as recorded, for comparison."""
     run = checked.run
     runtime: dict[str, Any] = {"split": run.split} if run.split else {}
     if stage is not None:
         runtime["stage"] = stage
     names = {g.name: g.name for g in run.optimizer}
-    steps = {s: _step_plan(checked, s, backend, runtime, names) for s in checked.steps}
-    passes = [{s: _pass_plan(p, s, backend, stage) for s in p.graphs} for p in checked.passes]
+    steps = {s: _step_plan(checked, s, backend, runtime, names, plain) for s in checked.steps}
+    passes = [{s: _pass_plan(p, s, backend, stage, plain) for s in p.graphs} for p in checked.passes]
     return Compiled(checked, backend, steps, passes, names)
 
 
 def _step_plan(
-    checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], names: dict[str, str]
+    checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], names: dict[str, str], plain: bool
 ) -> StepPlan:
     step, update = checked.steps[sampled], checked.updates[sampled]
     layout = Layout(step.recording, 0, runtime)
@@ -202,13 +243,13 @@ def _step_plan(
     outputs = [step.loss, *step.grads, *next_ops, *gathering.outputs]
     new = [x for _, p, states in update.params for x in (p, *states.values())]
     return StepPlan(
-        plan(step.graph, outputs, backend), step, gathering, nexts,
-        plan(update.graph, [*new, *update_gathering.outputs], backend), update, update_gathering,
+        plan(step.graph, outputs, backend, plain=plain), step, gathering, nexts,
+        plan(update.graph, [*new, *update_gathering.outputs], backend, plain=plain), update, update_gathering,
         loss, grads, grads + n, grads + 2 * n,
     )  # fmt: skip
 
 
-def _pass_plan(checked: CheckedPass, sampled: bool, backend: Backend, stage: str | None) -> PassPlan:
+def _pass_plan(checked: CheckedPass, sampled: bool, backend: Backend, stage: str | None, plain: bool) -> PassPlan:
     option, graphs = checked.option, checked.graphs[sampled]
     runtime: dict[str, Any] = {}
     if option.split:
@@ -222,8 +263,10 @@ def _pass_plan(checked: CheckedPass, sampled: bool, backend: Backend, stage: str
     generators: list[tuple[Plan, list[str]] | None] = []
     for g, gathering in zip(graphs, gatherings, strict=True):
         outputs = [x for x, _ in g.recording.outputs.values()]
-        plans.append(plan(g.graph, [*gathering.outputs, *outputs], backend))
+        plans.append(plan(g.graph, [*gathering.outputs, *outputs], backend, plain=plain))
         generators.append(
-            None if g.generator is None else (plan(g.generator, list(g.made.values()), backend), list(g.made))
+            None
+            if g.generator is None
+            else (plan(g.generator, list(g.made.values()), backend, plain=plain), list(g.made))
         )
     return PassPlan(option, plans, generators, gatherings, graphs, layouts[0])

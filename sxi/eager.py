@@ -79,12 +79,15 @@ class Eager(Frame):
     """A walk that computes: the top level of a file, an initializer, the prompt.
 
     reported:  where reports go at the prompt
+    steps, stage_steps, history:  what the curriculum reads
     """
 
     def __init__(self, emitter: EagerEmitter, globals: list[Any], context: str | None, place: str) -> None:
         super().__init__(emitter, globals, context, place)
         self.reported = Reported()
         self.steps = 0
+        self.stage_steps = 0
+        self.history: Any = None
 
     def _number(self, x: Any) -> float:
         return float(self.emitter.backend.to_host(x.data)) if isinstance(x, EagerArray) else float(x)
@@ -102,6 +105,8 @@ class Eager(Frame):
         return self.context == "prompt"
 
     def step(self) -> Any:
+        if self.context == "curriculum":
+            return self.steps
         return self.emitter.constant(self.steps, "i32")
 
     def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from sxi import codes
 from sxi.calls import bind_call, primitive_call
+from sxi.codes import Refusal
 from sxi.errors import SxiError
 from sxi.graph import Link
 from sxi.names import Module, Scope, Variable
@@ -335,7 +336,7 @@ def call_value(
     if isinstance(f, Function):
         return call_function(frame, f, args, keywords, span, number)
     if isinstance(f, Builtin):
-        return _call_builtin(frame, f, args, keywords, span, number)
+        return _call_builtin(frame, f, args, keywords, span, number, spans)
     if isinstance(f, Primitive):
         return bind_call(frame, f, args, keywords, span, number, spans)
     if isinstance(f, Definition):
@@ -349,7 +350,9 @@ def call_value(
     raise codes.NOT_A_FUNCTION.at(head or span, given=kind_of(f))
 
 
-def _call_builtin(frame: Any, f: Builtin, args: list[Any], keywords: dict[str, Any], span: Span, number: str) -> Any:
+def _call_builtin(
+    frame: Any, f: Builtin, args: list[Any], keywords: dict[str, Any], span: Span, number: str, spans: Spans | None
+) -> Any:
     if len(args) < f.least or (f.most is not None and len(args) > f.most):
         raise codes.WRONG_COUNT.at(
             span, name=f.name, wanted=counted(f.least, f.most), given=len(args), notes=(f"it is written {f.usage}",)
@@ -362,7 +365,13 @@ def _call_builtin(frame: Any, f: Builtin, args: list[Any], keywords: dict[str, A
             )
     outer = frame.call
     frame.call = Link(outer, number, "", None)
-    value = f.call(frame, args, keywords, span)
+    places = spans[0] if spans else [span] * len(args)
+    try:
+        value = f.call(frame, args, keywords, span, *([places] if f.takes_spans else []))
+    except Refusal as refusal:
+        error = refusal.error()
+        error.span = span if refusal.operand is None else places[refusal.operand]
+        raise error from None
     frame.call = outer
     return value
 

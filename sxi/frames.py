@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sxi import codes
-from sxi.calls import CallSite, located
+from sxi.calls import CallSite, check_operands, located
 from sxi.codes import Refusal
 from sxi.emit import BaseEmitter
 from sxi.graph import Link
@@ -51,6 +51,7 @@ class Frame:
             static = {**static, "place": self.place_of(site)}
         if primitive.uses_training:
             static = {**static, "training": self.training}
+        check_operands(primitive, operands, site)
         try:
             return emitter.apply(primitive, operands, static)
         except Refusal as refusal:

@@ -76,7 +76,7 @@ class _Flow:
 
     def result(self, x: Op) -> Op:
         g = self.cotangent(x)
-        return g if g is not None else PRIMITIVES["zeros-like"](x)  # type: ignore[no-any-return]  # a graph's results are ops
+        return g if g is not None else PRIMITIVES["zeros-like"](x)
 
     def into_operands(self, op: Op, g: Op) -> None:
         """Pass the cotangent of `op` on to its operands."""
@@ -117,7 +117,7 @@ def _like(g: Op, x: Op) -> Op:
     """The cotangent summed to the shape of `x` and brought to its type."""
     if g.shape != x.shape:
         g = _summed_to(g, x.shape)
-    return g if g.dtype == x.dtype else PRIMITIVES["cast"](g, dtype=x.dtype)  # type: ignore[no-any-return]  # an op
+    return g if g.dtype == x.dtype else PRIMITIVES["cast"](g, dtype=x.dtype)
 
 
 def _summed_to(g: Op, shape: tuple[int, ...]) -> Op:
@@ -131,7 +131,7 @@ def _summed_to(g: Op, shape: tuple[int, ...]) -> Op:
     out = PRIMITIVES["sum"](g, axis=tuple(axes), keep=False) if axes else g
     if out.type.size != _size(shape):
         return PRIMITIVES["broadcast-to"](out, shape=shape)  # type: ignore[no-any-return]  # an op
-    return out if out.shape == shape else PRIMITIVES["reshape"](out, shape=shape)  # type: ignore[no-any-return]  # an op
+    return out if out.shape == shape else PRIMITIVES["reshape"](out, shape=shape)
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -18,10 +18,14 @@ from sxi.trace import Recording
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Label:
-    """A series as the stream names it."""
+    """A series as the stream names it.
+
+    kind:  "metric", "diagnostic" or "guard"
+    """
 
     name: str
     meta: dict[str, Any]
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,11 @@ class Layout:
         self.series = self.recording.series.all()
         self.sums = {i: n for n, i in enumerate([i for i, s in enumerate(self.series) if not s.is_extreme])}
         self.extremes = {i: n for n, i in enumerate([i for i, s in enumerate(self.series) if s.is_extreme])}
-        self.labels = [Label(s.name, self._meta(s.metadata, s.group)) for s in self.series]
+        self.labels = [Label(s.name, self._meta(s.metadata, s.group), s.kind) for s in self.series]
         self.guard_labels = {}
         for g in self.guards:
             self.guard_labels.setdefault(
-                (*g.series, g.group), Label(f"guard/{g.name}", self._meta(g.metadata, g.group))
+                (*g.series, g.group), Label(f"guard/{g.name}", self._meta(g.metadata, g.group), "guard")
             )
 
     def _meta(self, metadata: Sequence[tuple[str, Any]], group: str | None) -> dict[str, Any]:

@@ -26,12 +26,14 @@ class Module:
     own:       name -> (number of the global, where it is defined)
     imported:  the same for the names of imported files and of the library
     ground:    names that are there without a file: builtins and primitives
+    reported:  the metrics that the curriculum's `reported` forms name, and where
     """
 
     path: str
     own: dict[str, tuple[int, Span]] = field(default_factory=dict)
     imported: dict[str, tuple[int, Span]] = field(default_factory=dict)
     ground: dict[str, Any] = field(default_factory=dict)
+    reported: list[tuple[str, Span]] = field(default_factory=list)
 
     UNSET = _Unset()
 

@@ -66,6 +66,14 @@ class Run:
         """How many examples a microbatch has."""
         return self.batch // self.microbatches
 
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What must be the same for a saved run to go on bit for bit."""
+        return {
+            "data": self.data.name, "split": self.split, "shuffle": self.shuffle, "batch": self.batch,
+            "microbatches": self.microbatches, "seed": self.seed,
+        }  # fmt: skip
+
 
 def refuse(span: Span | None, what: str, help: str = "") -> None:
     """Refuse a run whose options do not fit together: contract 025."""
@@ -267,8 +275,8 @@ def _pass(instance: Instance) -> Pass:
     if isinstance(data, DataRecord) and "examples" in given:
         refuse(at("examples"), f":examples is for a generator, and {data.name} is data", "leave it out")
     assert isinstance(data, DataRecord | Generator)
-    name = _split_of(data, split, at("split"), training=False)
-    examples = rows_in(data, name, at("data")) if isinstance(data, DataRecord) else given["examples"]
+    part = _split_of(data, split, at("split"), training=False)
+    examples = rows_in(data, part, at("data")) if isinstance(data, DataRecord) else given["examples"]
     return Pass(
-        instance.name, instance, data, name, given.get("batch", 32), given.get("every"), examples, instance.span
+        instance.name, instance, data, part, given.get("batch", 32), given.get("every"), examples, instance.span
     )

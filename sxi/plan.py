@@ -86,12 +86,15 @@ def out_of_memory(op: Op) -> SxiError:
     return error
 
 
-def plan(graph: Graph, outputs: Sequence[Any], backend: Backend) -> Plan:
-    """The plan that computes `outputs`, ops or host numbers, of `graph`."""
+def plan(graph: Graph, outputs: Sequence[Any], backend: Backend, *, plain: bool = False) -> Plan:
+    """The plan that computes `outputs`, ops or host numbers, of `graph`.
+
+    plain:  every operation as it was recorded, into a buffer of its own: what the bits are held against
+    """
     ops = graph.needed_for(outputs)
-    same = _common(ops)
+    same = {op.index: op for op in ops} if plain else _common(ops)
     kept = [op for op in ops if same[op.index] is op]
-    return _Builder(graph, backend, kept, same, outputs).plan
+    return _Builder(graph, backend, kept, same, outputs, plain).plan
 
 
 def _common(ops: Sequence[Op]) -> dict[int, Op]:
@@ -103,11 +106,8 @@ def _common(ops: Sequence[Op]) -> dict[int, Op]:
             key: Any = _source_key(op)
         else:
             operands = tuple([("op", same[x.index].index) if isinstance(x, Op) else _literal(x) for x in op.operands])
-            key = (op.primitive.name, operands, tuple(sorted(op.static.items())), op.type)
-        try:
-            same[op.index] = first.setdefault(key, op)
-        except TypeError:  # a static operand that does not hash, such as a host array
-            same[op.index] = op
+            key = (op.primitive.name, operands, _static_key(op.static), op.type)
+        same[op.index] = first.setdefault(key, op)
     return same
 
 
@@ -115,6 +115,11 @@ def _source_key(op: Op) -> Any:
     if op.primitive is None and op.source == "constant" and isinstance(op.static["value"], bool | int | float):
         return ("constant", _literal(op.static["value"]), op.type)
     return ("own", op.index)
+
+
+def _static_key(static: dict[str, Any]) -> str:
+    """Static operands as text: 1, 1.0 and true are equal to Python and not to an operation."""
+    return repr(sorted(static.items()))
 
 
 def _literal(x: Any) -> Any:
@@ -126,9 +131,15 @@ class _Builder:
     """Assigns places and finds last uses."""
 
     def __init__(
-        self, graph: Graph, backend: Backend, ops: list[Op], same: dict[int, Op], outputs: Sequence[Any]
+        self,
+        graph: Graph,
+        backend: Backend,
+        ops: list[Op],
+        same: dict[int, Op],
+        outputs: Sequence[Any],
+        plain: bool,
     ) -> None:
-        self.backend, self.same = backend, same
+        self.backend, self.same, self.plain = backend, same, plain
         self.places: dict[int, int] = {}
         self.literals: dict[Any, int] = {}
         self.preset: list[Any] = []
@@ -196,7 +207,7 @@ class _Builder:
         """The place of the buffer that `op` may write into: fresh, and used by nothing else."""
         assert op.primitive is not None
         which = op.primitive.in_place
-        if which is None:
+        if which is None or self.plain:
             return None
         x = op.operands[which]
         if not isinstance(x, Op):

@@ -8,16 +8,18 @@ redefinition do.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 
 from sxi import codes
 from sxi.builtins import BUILTINS
 from sxi.eager import Eager, EagerEmitter
 from sxi.errors import SxiError
 from sxi.eval import UNSET
-from sxi.forms import core, declare, graph, reporting  # noqa: F401  # their forms are entered in the table
+from sxi.forms import core, declare, graph, reporting, stages  # noqa: F401  # their forms are entered in the table
 from sxi.forms.declare import DECLARATIONS, Declared, Step, World, defined_name, expression
 from sxi.names import Module, Scope
 from sxi.primitives import PRIMITIVES
@@ -26,6 +28,8 @@ from sxi.source import Source, Span
 from sxi.suggest import suggest
 
 LIBRARY = "library"
+# A step that failed: the number of the global that it would have defined, and its error.
+Failure: TypeAlias = tuple[int | None, SxiError]
 
 
 @dataclass(slots=True, eq=False)
@@ -65,16 +69,31 @@ class Loaded:
     errors: list[SxiError]
     sources: list[Source]
     files: dict[Any, Any] = field(default_factory=dict)
+    working: str = ""
 
-    def evaluate(self, host: Any, settings: dict[str, Any] | None = None) -> Program:
-        """Perform every step on the backend `host`.  Raises an SxiError; nothing of it stays."""
+    def evaluate(
+        self, host: Any, settings: dict[str, Any] | None = None, failures: list[Failure] | None = None
+    ) -> Program:
+        """Perform every step on the backend `host`.
+
+        failures:  where a step's error is kept, to go on with the next step; None: it is raised at once,
+                   and nothing of the evaluation stays
+        """
         emitter = EagerEmitter(host)
         globals: list[Any] = [UNSET] * self.size
         frame = Eager(emitter, globals, None, "top")
-        world = World(frame, Declared(), dict(settings or {}), self.files)
+        world = World(frame, Declared(), dict(settings or {}), self.files, self.working)
         for index, step in self.steps:
             frame.call, frame.depth = None, 0
-            value = step(world)
+            try:
+                value = step(world)
+            except SxiError as error:
+                if failures is None:
+                    raise
+                failures.append((index, error))
+                # an error leaves its frame in the middle of a region
+                frame = world.frame = Eager(EagerEmitter(host), globals, None, "top")
+                continue
             if index is not None:
                 globals[index] = value
         for name in world.overrides:
@@ -89,7 +108,8 @@ class Loaded:
 class Loader:
     """Reads a file and those it imports, and resolves their forms."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: dict[str, Source] | None = None) -> None:
+        self.texts = texts or {}
         self.steps: list[tuple[int | None, Step]] = []
         self.errors: list[SxiError] = []
         self.sources: list[Source] = []
@@ -98,6 +118,12 @@ class Loader:
         self.open: list[str] = []
         self.ground: dict[str, Any] = {**{n: p for n, p in PRIMITIVES.items() if not p.internal}, **BUILTINS}
         self.library: dict[str, tuple[int, Span]] = {}
+
+    def behind(self) -> Loader:
+        """A loader that has read what this one has: the library is read once, whatever is loaded behind it."""
+        made = Loader()
+        made.steps, made.size, made.library = list(self.steps), self.size, self.library
+        return made
 
     def load_library(self) -> None:
         """Put the names of `library/*.sx` in scope of every file."""
@@ -112,11 +138,16 @@ class Loader:
         forms, errors = read_all(source)
         self.errors.extend(errors)
         module = Module(source.path, {}, dict(imported), self.ground)
+        self.add(forms, module)
+        return module
+
+    def add(self, forms: Sequence[Form], module: Module) -> None:
+        """Define the names of `forms` in `module`, then resolve each: functions may refer forward."""
         numbers: dict[int, int] = {}
         for form in forms:
             try:
                 if isinstance(form, Group) and form.head == "import":
-                    self._import(form, module, source)
+                    self._import(form, module)
                 named = defined_name(form)
                 if named is not None:
                     module.define(named[0], self.size, named[1])
@@ -126,7 +157,6 @@ class Loader:
                 self.errors.append(error)
         for form in forms:
             self._resolve(form, module, numbers.get(id(form)))
-        return module
 
     def _resolve(self, form: Form, module: Module, number: int | None) -> None:
         scope = Scope(None, module)
@@ -140,7 +170,8 @@ class Loader:
         else:
             self.steps.append((number, step))
 
-    def _import(self, form: Group, module: Module, source: Source) -> None:
+    def _import(self, form: Group, module: Module) -> None:
+        source = form.span.source
         if len(form.items) != 2 or not isinstance(form.items[1], Text):
             raise codes.MALFORMED.at(
                 form.span, form="import", what="it takes the path of a file", help='(import "file.sx")'
@@ -152,7 +183,7 @@ class Loader:
             raise codes.BAD_IMPORT.at(given.span, what=f"{path} imports itself through {source.path}")
         if real not in self.modules:
             self.open.append(real)
-            self.modules[real] = self.module_of(load(path, span=given.span), self.library)
+            self.modules[real] = self.module_of(self.texts.get(path) or load(path, span=given.span), self.library)
             self.open.pop()
             self.sources.append(self.modules_source(real))
         module.imported |= self.modules[real].own
@@ -164,9 +195,13 @@ class Loader:
         return spans[0].source if spans else Source(module.path, "")
 
 
-def load_source(source: Source) -> Loaded:
-    """Read and resolve a program; its errors are in `errors`, in order."""
-    loader = Loader()
+def load_source(source: Source, imports: Sequence[Source] = (), working: str = "") -> Loaded:
+    """Read and resolve a program; its errors are in `errors`, in order.
+
+    imports:  texts that stand for the files of their paths, as a saved run has them
+    working:  the folder that the file's path is relative to, in place of the process's own
+    """
+    loader = Loader({s.path: s for s in imports})
     loader.load_library()
     library_errors = len(loader.errors)
     assert library_errors == 0, loader.errors[0]
@@ -181,4 +216,4 @@ def load_source(source: Source) -> Loaded:
             e.span.start if e.span else 0,
         ),
     )
-    return Loaded(source.path, module, loader.steps, loader.size, errors, loader.sources)
+    return Loaded(source.path, module, loader.steps, loader.size, errors, loader.sources, working=working)

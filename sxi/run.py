@@ -16,13 +16,16 @@ import numpy as np
 
 from sxi import data, guards
 from sxi.backends import Array, Backend
-from sxi.compiled import Compiled, PassPlan, StepPlan
+from sxi.compiled import Compiled, PassPlan, StepPlan, compile_program
 from sxi.eager import Eager, EagerArray, EagerEmitter
 from sxi.errors import SxiError
+from sxi.forms.stages import History
 from sxi.guards import Total
 from sxi.layout import Point, cleared
+from sxi.options import Pass, Run
 from sxi.random import Draws
 from sxi.ranks import Ranks, Solo
+from sxi.stages import CheckedStage, new_history
 from sxi.state import State, Values
 from sxi.tracing import first_states, initial_value
 from sxi.values import DataRecord
@@ -42,8 +45,10 @@ class Report:
     """What a step or a pass reports.
 
     points:     every series' value
-    pass_name:  of a pass, its name; committed: whether the step's update was made
-    outputs:    what `output` gave in a pass, by name, examples in order
+    pass_name:  of a pass, its name
+    outputs:    what `output` gave in a pass, by name: its batches in the order of the examples
+    ends_step:  whether nothing more of the step follows
+    stage:      the stage that begins after the step, where one does
     """
 
     step: int
@@ -51,45 +56,68 @@ class Report:
     failure: Failure | None = None
     pass_name: str | None = None
     outputs: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def committed(self) -> bool:
-        return self.failure is None or self.pass_name is not None
+    ends_step: bool = False
+    stage: str | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """One run: its program made ready, its state, its draws.
+    """One run: its stages made ready, its state, its draws.
 
-    step:  the last step completed
+    host:      where initializers and the curriculum compute
+    step:      the last step completed; steps: how many the run takes
+    stage:     the number of the stage, and stage_start the step after which it began
+    finished:  whether the last stage's `:until` held
     """
 
-    compiled: Compiled
+    stages: list[CheckedStage]
+    backend: Backend
+    host: Backend
     ranks: Ranks = field(default_factory=Solo)
+    plain: bool = False
     state: State = field(default_factory=State)
     step: int = 0
+    stage: int = 0
+    stage_start: int = 0
+    finished: bool = False
+    history: History = field(init=False)
+    compiled: Compiled = field(init=False)
     draws: Draws = field(init=False)
     order: data.Order | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        run = self.compiled.checked.run
-        self.draws = Draws(run.seed, self.backend.asarray)
+        self.history = new_history(self.stages[0])
+        self.draws = Draws(self.run.seed, self.backend.asarray)
+        self.enter(self.stage)
+
+    @property
+    def run(self) -> Run:
+        """The options of the run, under the settings of its stage."""
+        return self.stages[self.stage].checked.run
+
+    @property
+    def steps(self) -> int:
+        return self.stages[0].checked.run.steps
+
+    def enter(self, number: int) -> None:
+        """Make the plans of a stage; the state is carried over."""
+        self.stage = number
+        stage = self.stages[number]
+        self.compiled = compile_program(stage.checked, self.backend, stage.name, plain=self.plain)
+        run = self.run
+        self.order = None
         if isinstance(run.data, DataRecord):
             rows = run.data.splits[run.split] if run.split else np.arange(_row_count(run.data))
             self.order = data.Order(rows, run.seed, shuffle=run.shuffle, span=run.spans.get("data"))
 
-    @property
-    def backend(self) -> Backend:
-        return self.compiled.backend
-
     # The beginning
 
-    def begin(self, host: Backend) -> None:
+    def begin(self) -> None:
         """Make the first value of every parameter, state and optimizer state, on the host, and take it over.
 
         Initializers draw by the seed and the parameter's name alone, so they give the same bits for any backend.
         """
-        checked = self.compiled.checked
+        checked, host = self.compiled.checked, self.host
         draws = Draws(checked.run.seed, host.asarray)
         emitter = EagerEmitter(host, draws)
         values, made = Values(), {}
@@ -126,25 +154,44 @@ class Runner:
 
     def reports(self) -> Iterator[Report]:
         """Take the steps that are left; a report for each step and each pass, the failing one last."""
-        run = self.compiled.checked.run
         with self.backend.computing():
-            while self.step < run.steps:
-                report = self.take_step()
-                yield report
-                if report.failure is not None:
-                    return
-                for number, plans in enumerate(self.compiled.passes):
-                    if self._is_due(number):
-                        report = self.take_pass(plans[self._sampled(self.step)])
-                        yield report
-                        if report.failure is not None:
-                            return
+            while self.step < self.steps and not self.finished:
+                for report in self._one_step():
+                    yield report
+                    if report.failure is not None:
+                        return
 
-    def _is_due(self, number: int) -> bool:
-        option = self.compiled.checked.passes[number].option
-        run = self.compiled.checked.run
-        every = option.every
-        return self.step == run.steps or (every is not None and self.step % every == 0)
+    def _one_step(self) -> Iterator[Report]:
+        """A step, then its passes in order, then the curriculum."""
+        report = self.take_step()
+        if report.failure is not None:
+            yield report
+            return
+        due = [p for p in self.compiled.passes if self._is_due(p[False].option)]
+        for plans in due:
+            yield report
+            report = self.take_pass(plans[self._sampled(self.step)])
+            if report.failure is not None:
+                yield report
+                return
+        report.stage = self._advance()
+        report.ends_step = True
+        yield report
+
+    def _advance(self) -> str | None:
+        """Go to the next stage where this one is over; its name."""
+        stage = self.stages[self.stage]
+        if not stage.is_over(self.host, self.history, self.step, self.step - self.stage_start):
+            return None
+        if self.stage + 1 == len(self.stages):
+            self.finished = True
+            return None
+        self.stage_start = self.step
+        self.enter(self.stage + 1)
+        return self.stages[self.stage].name
+
+    def _is_due(self, option: Pass) -> bool:
+        return self.step == self.steps or (option.every is not None and self.step % option.every == 0)
 
     def _sampled(self, step: int) -> bool:
         checked = self.compiled.checked
@@ -165,13 +212,14 @@ class Runner:
         if failure is None:
             self.state.commit()
             self.step = step
+            self._remember(points, None)
         else:
             self.state.refuse()
         return Report(step, points, failure)
 
     def _microbatches(self, plan: StepPlan, counters: Array, step: int) -> tuple[list[Array], list[Array]]:
         """Run each microbatch: the sums of gradients and of states' next values; counts go to the counters."""
-        run = self.compiled.checked.run
+        run = self.run
         given = self.state.inputs()
         n_grads = len(plan.graph.grads)
         sums: list[Array] = []
@@ -190,7 +238,7 @@ class Runner:
     def _inputs(
         self, plan: StepPlan, given: dict[tuple[str, str], Array], step: int, m: int
     ) -> dict[tuple[str, str], Array]:
-        run = self.compiled.checked.run
+        run = self.run
         inputs = {**given}
         if self.order is not None and isinstance(run.data, DataRecord):
             rows = data.chunk(self.order.rows(step, run.batch), run.microbatches, m)
@@ -221,7 +269,7 @@ class Runner:
         return out
 
     def _means(self, plan: StepPlan, gradients: list[Array], nexts: list[Array]) -> tuple[list[Array], list[Array]]:
-        m = self.compiled.checked.run.microbatches
+        m = self.run.microbatches
         xp = self.backend.xp
         if m > 1:
             gradients = [xp.divide(g, float(m)) for g in gradients]
@@ -253,7 +301,7 @@ class Runner:
         for (name, _, _), x in zip(plan.nexts, nexts, strict=True):
             values.states[name] = x
         plan.update_gathering.add(backend, counters, out[at:])
-        if self.compiled.checked.run.guard_finite:
+        if self.run.guard_finite:
             self._count_not_finite(plan, counters, gradients, finite)
         return values
 
@@ -280,7 +328,7 @@ class Runner:
         return with_others(failing)
 
     def _finite_verdict(self, plan: StepPlan, totals: Any, step: int) -> Failure | None:
-        if not self.compiled.checked.run.guard_finite:
+        if not self.run.guard_finite:
             return None
         names = [name for name, _, _ in plan.update_graph.params]
         labels = ["loss", *[f"gradient of {n}" for n in names], *[f"update of {n}" for n in names]]
@@ -289,7 +337,7 @@ class Runner:
         return None if found is None else Failure(guards.finite_error(*found, step))
 
     def _points(self, plan: StepPlan, totals: Any) -> list[Point]:
-        m = self.compiled.checked.run.microbatches
+        m = self.run.microbatches
         layout, update = plan.gathering.layout, plan.update_gathering.layout
         points = layout.series_points(totals, [m], [1]) + update.series_points(totals, [1], [1])
         return points + layout.guard_points(totals) + update.guard_points(totals)
@@ -322,7 +370,16 @@ class Runner:
         ]
         weights = [float(g.examples) for g in plan.graphs]
         points = layout.series_points(totals, [float(r) for r in runs], weights) + layout.guard_points(totals)
+        if not failing:
+            self._remember(points, option.name)
         return Report(self.step, points, with_others(failing), option.name, outputs)
+
+    def _remember(self, points: list[Point], pass_name: str | None) -> None:
+        """Keep the metrics' values for the curriculum; guards and diagnostics never reach it."""
+        for p in points:
+            if p.label.kind == "metric":
+                meta = " ".join([f"{k}={v}" for k, v in p.label.meta.items() if k != "stage"])
+                self.history.add(p.label.name, pass_name, meta, p.value)
 
     def _run_batch(
         self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[Any, Array]

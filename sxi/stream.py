@@ -76,7 +76,7 @@ class Stream:
         key = name, repr(meta)  # 1, 1.0 and true compare equal, and are three series
         shared = self._series.get(key)
         if shared is None:
-            shared = f',"series":{json.dumps(name)},"meta":{encoded(meta)},"value":'
+            shared = series_text(name, meta)
             self._series[key] = shared
         return shared
 
@@ -155,6 +155,11 @@ def _after_newline(descriptor: int, before: int) -> int:
             return start + at + 1
         before = start
     return 0
+
+
+def series_text(name: str, meta: Mapping[str, Any]) -> str:
+    """The part of a point's line that is the same for all points of a series."""
+    return f',"series":{json.dumps(name)},"meta":{encoded(meta)},"value":'
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:

@@ -65,6 +65,7 @@ class UpdateGraph:
     params:  in the order of creation: (name, new value, {state name: new value})
     states:  (param, state name) -> type
     groups:  parameter -> its group
+    totals:  what `total` has summed over all parameters, so that it is walked once
     """
 
     graph: Graph
@@ -73,6 +74,7 @@ class UpdateGraph:
     params: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
     states: dict[tuple[str, str], ArrayType] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
+    totals: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -262,7 +264,7 @@ class _UpdateWalk:
         frame.param_name = name
         frame.group = self.group.name
         frame.training = True
-        frame.on_total = self._total
+        frame.on_total, frame.totals = self._total, made.totals
         return frame
 
     def _operands(self, name: str) -> tuple[Op, Op]:
@@ -289,11 +291,12 @@ class _UpdateWalk:
         keywords = self._keywords(frame)
         types = first_state_types(self.tracer, definition, self.name, self.type, self.group)
         for state, type in types.items():
+            bound = definition.bound[state]
             if type is None:
-                keywords[state] = None
+                keywords[bound] = None
                 continue
             self.made.states[self.name, state] = type
-            keywords[state] = self.made.graph.input("optimizer", f"{state}/{self.name}", type)
+            keywords[bound] = self.made.graph.input("optimizer", f"{state}/{self.name}", type)
         out = call_function(frame, definition.function, [p, g], keywords, self.group.optimizer.span, "")
         return self._checked(out, types)
 
@@ -343,38 +346,65 @@ class _UpdateWalk:
     # `total`: the same scalar of every parameter, summed
 
     def _total(self, node: Any, env: list[Any], span: Span) -> Any:
-        frame, graph = self.frame, self.made.graph
-        p, g = self._operands(self.name)
-        places = [i for i, x in enumerate(env) if x is p], [i for i, x in enumerate(env) if x is g]
-        key = (
-            span,
-            tuple(
-                [
-                    repr(x) if not isinstance(x, Op) else x.index
-                    for i, x in enumerate(env)
-                    if i not in (*places[0], *places[1])
-                ]
-            ),
-        )
-        known = frame.totals.get(key)
+        graph = self.made.graph
+        own = self._operands(self.name)
+        key = span, tuple([self._identity(x, own) for x in env])
+        known = self.frame.totals.get(key)
         if known is not None:
             return known
         sum_: Any = None
         for name in self.tracer.registry.params:
-            other = self._operands(name)
-            own = list(env)
-            for i in places[0]:
-                own[i] = other[0]
-            for i in places[1]:
-                own[i] = other[1]
-            value = node(frame, own)
+            swapped = dict(zip([id(x) for x in own], self._operands(name), strict=True))
+            start = len(graph.ops)
+            value = node(self.frame, [swapped.get(id(x), x) for x in env])
             if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
-                contracts.an_optimizer_ends_in_update.refuse(
-                    span, name=self.definition.name, what=f"total is of {kind_of(value)}, expected a numeric scalar"
-                )
+                self._refuse_total(span, f"total is of {kind_of(value)}, expected a numeric scalar")
+            self._check_reads(value, start, span)
             sum_ = value if sum_ is None else graph.apply(_plus(), [sum_, value], {})
-        frame.totals[key] = sum_
+        self.frame.totals[key] = sum_
         return sum_
+
+    def _identity(self, x: Any, own: tuple[Op, Op]) -> Any:
+        """What of a binding makes a total another one.
+
+        What was computed of one parameter does not: a total that reads it is refused.
+        """
+        if not isinstance(x, Op):
+            return repr(x)
+        if x is own[0] or x is own[1]:
+            return "p" if x is own[0] else "g"
+        return "of a parameter" if _is_of_a_parameter(x) else x.index
+
+    def _check_reads(self, value: Any, start: int, span: Span) -> None:
+        """Refuse a total that reads what was computed of one parameter before: it would be summed for each."""
+        made = self.made.graph.ops[start:]
+        read = [x for op in made for x in op.operands if isinstance(x, Op)] + [value]
+        for x in read:
+            if not isinstance(x, Op):
+                continue
+            known = f"the state {x.static['name']}" if x.source == "optimizer" else f"what {x.name} gave"
+            computed = x.index < start and x.primitive is not None and _is_of_a_parameter(x)
+            if computed or x.source == "optimizer":
+                self._refuse_total(
+                    span, f"total reads {known} for one parameter; it may read p, g, keywords and (step)"
+                )
+
+    def _refuse_total(self, span: Span, what: str) -> None:
+        contracts.an_optimizer_ends_in_update.refuse(span, name=self.definition.name, what=what)
+
+
+def _is_of_a_parameter(op: Op) -> bool:
+    """Whether an op depends on a parameter, its gradient or a state of its optimizer."""
+    seen, open_ = {op.index}, [op]
+    while open_:
+        op = open_.pop()
+        if op.source in ("param", "grad", "optimizer"):
+            return True
+        for x in op.operands:
+            if isinstance(x, Op) and x.index not in seen:
+                seen.add(x.index)
+                open_.append(x)
+    return False
 
 
 def _plus() -> Any:
@@ -392,7 +422,7 @@ def first_states(frame: Any, definition: Any, p: Any, keywords: dict[str, Any]) 
             env[slot] = keywords[key]
         elif default is not None:
             env[slot] = default(frame, env)
-    return {state: env[body.keywords[state][0]] for state in definition.states}
+    return {state: env[body.keywords[definition.bound[state]][0]] for state in definition.states}
 
 
 def first_state_types(

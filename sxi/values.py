@@ -85,15 +85,17 @@ class Builtin:
 
     least, most:  how many positional arguments (most None: any number)
     keywords:     which keyword arguments it takes
+    takes_spans:  whether `call` takes the spans of the positional arguments too
     """
 
     name: str
-    call: Callable[[Any, list[Any], dict[str, Any], Span], Any]
+    call: Callable[..., Any]
     least: int
     most: int | None
     keywords: tuple[str, ...]
     usage: str
     doc: str
+    takes_spans: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +104,7 @@ class Definition:
 
     kind:    "optimizer", "initializer", "evaluate"
     states:  an optimizer's states, keywords of its function whose defaults are their first values: name -> where
+    bound:   state -> the keyword, what the body calls it
     takes:   the keywords of its use where they are not the function's own: an evaluation's options
     """
 
@@ -110,6 +113,7 @@ class Definition:
     span: Span
     states: dict[str, Span] = field(default_factory=dict)
     takes: tuple[str, ...] | None = None
+    bound: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -137,7 +141,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """`(group "name" "glob" optimizer)`: the parameters that one optimizer updates."""
+    """`(group "name" "glob" optimizer)`: the parameters that one optimizer updates; `span` is the glob's."""
 
     name: str
     glob: str

@@ -7,7 +7,7 @@ file, each time the program is evaluated.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from sxi.eval import FORMS, USAGE, bindable, malformed, resolve, resolve_functio
 from sxi.forms.core import definition_value, keyword_pairs, operands
 from sxi.forms.graph import refuse_declaration
 from sxi.names import Scope
-from sxi.reader import Form, Group, Keyword, Symbol
+from sxi.reader import Form, Group, Keyword, Symbol, Text
 from sxi.source import Span
 from sxi.suggest import suggest
 from sxi.values import (
@@ -61,9 +61,11 @@ class Stage:
     """One stage of the curriculum."""
 
     name: Node
+    name_span: Span
     until: Node | None
     settings: dict[str, tuple[Node, Span]]
     span: Span
+    scope: Scope
 
 
 @dataclass(slots=True, eq=False)
@@ -98,14 +100,16 @@ class Declared:
 class World:
     """What a step of the file may use while it is performed.
 
-    overrides:  settings given from outside; base: the folder of data paths
+    overrides:  settings given from outside
     files:      data that was loaded before, by what was asked for
+    working:    the folder that a file's path is relative to, "" for the process's own
     """
 
     frame: Any
     declared: Declared
     overrides: dict[str, Any]
     files: dict[Any, Any]
+    working: str = ""
 
 
 Step = Callable[[World], Any]
@@ -240,7 +244,7 @@ class _DataForm:
         files = self._files(self.path(world.frame, env))
         given = {k: plain(node(world.frame, env)) for k, (node, _) in self.options.items()}
         columns, dtype = self._options(given)
-        base = os.path.dirname(self.span.source.path)
+        base = os.path.join(world.working, os.path.dirname(self.span.source.path))
         key = (self.kind, repr(files), base, repr(columns), repr(dtype))
         if key not in world.files:
             world.files[key] = data.load(self.kind, files, base, self.span, columns=columns, dtype=dtype)
@@ -311,7 +315,7 @@ class ColumnArray(EagerArray):
         self.emitter = emitter
 
     @property
-    def data(self) -> Any:  # type: ignore[override]  # read on demand: a file may be larger than memory
+    def data(self) -> Any:
         if self._read is None:
             self._read = self.column.whole()
         return self._read
@@ -427,7 +431,7 @@ def evaluate(form: Group, scope: Scope) -> tuple[str | None, Step]:
 def optimizer(form: Group, scope: Scope) -> tuple[str | None, Step]:
     parts = operands(form, 3)
     name = _name(form)
-    states: list[tuple[str, Form]] = []
+    states: list[OptimizerState] = []
     body = parts[2:]
     doc: list[Form] = []
     if len(body) > 1 and not isinstance(body[0], Keyword) and isinstance(body[1], Keyword):
@@ -439,38 +443,64 @@ def optimizer(form: Group, scope: Scope) -> tuple[str | None, Step]:
     if made.arity != 2:
         malformed(parts[1], "optimizer", f"it takes a parameter and its gradient, (p g …), not {made.arity}")
     made.parameters = " ".join([f.span.text for f in parts[1].items]) if isinstance(parts[1], Group) else ""
-    own = tuple([k for k in made.keywords if k not in [n for n, _ in states]])
-    spans = {n: e.span for n, e in states}
+    own = tuple([k for k in made.keywords if k not in [s.bound for s in states]])
+    spans = {s.name: s.first.span for s in states}
+    bound = {s.name: s.bound for s in states}
 
     def step(world: World) -> Any:
-        definition = Definition("optimizer", Function(made), form.span, states=spans, takes=own)
+        definition = Definition("optimizer", Function(made), form.span, states=spans, takes=own, bound=bound)
         world.declared.definitions[name] = definition
         return definition
 
     return name, step
 
 
-def _states(form: Group, key: Keyword, given: list[Form]) -> list[tuple[str, Form]]:
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """A state of an optimizer as written, `(m e)`, or `(average e :as "ema")`.
+
+    name:   what `update`, `reading` and a checkpoint call it; bound: what the body calls it
+    first:  its first value
+    """
+
+    name: str
+    bound: str
+    first: Form
+
+
+def _states(form: Group, key: Keyword, given: list[Form]) -> list[OptimizerState]:
     if key.name != "state" or not given:
         malformed(key, "optimizer", "before the body stands :state ((m e) …) or nothing")
     group = given[0]
     if not isinstance(group, Group) or group.bracket != "(":
         malformed(group, "optimizer", "the states are a list of (name e)")
-    states: list[tuple[str, Form]] = []
-    for pair in group.items:
-        if not isinstance(pair, Group) or len(pair.items) != 2 or not isinstance(pair.items[0], Symbol):
-            malformed(pair, "optimizer", "a state is (name e)")
-        states.append((pair.items[0].name, pair.items[1]))
+    states: list[OptimizerState] = []
+    for f in group.items:
+        made = _state(f)
+        if made.name in [s.name for s in states]:
+            raise codes.DEFINED_TWICE.at(f.span, name=f"state {made.name}")
+        states.append(made)
     return states
 
 
-def _with_states(parameters: Form, states: list[tuple[str, Form]]) -> Form:
+def _state(form: Form) -> OptimizerState:
+    match form:
+        case Group(items=(Symbol(bound), first)):
+            name = bound
+        case Group(items=(Symbol(bound), first, Keyword("as"), Text(name))):
+            contracts.name_is_valid(form.items[3].span, form="state", name=name)
+        case _:
+            malformed(form, "optimizer", 'a state is (name e), or (name e :as "saved-name")')
+    return OptimizerState(name, bound, first)
+
+
+def _with_states(parameters: Form, states: list[OptimizerState]) -> Form:
     """The parameters with the states behind them: a state's first value may use what stands before."""
     if not isinstance(parameters, Group):
         return parameters
     extra: list[Form] = []
-    for name, e in states:
-        extra += [Keyword(name, e.span), e]
+    for s in states:
+        extra += [Keyword(s.bound, s.first.span), s.first]
     return Group(parameters.bracket, (*parameters.items, *extra), parameters.span)
 
 
@@ -484,7 +514,7 @@ def curriculum(form: Group, scope: Scope) -> tuple[str | None, Step]:
         if not isinstance(f, Group) or f.head != "stage" or len(f.items) < 2:
             malformed(f, "curriculum", 'it is made of stages, (stage "name" :until test :set {…})')
         inner = Scope(scope, scope.module, "curriculum")
-        made = Stage(resolve(f.items[1], inner), None, {}, f.span)
+        made = Stage(resolve(f.items[1], inner), f.items[1].span, None, {}, f.span, inner)
         for key, e in keyword_pairs(f.items[2:], f):
             if key.name == "until":
                 made.until = resolve(e, inner)
@@ -561,14 +591,14 @@ def expression(form: Form, scope: Scope) -> Step:
     return lambda world: run_body(world.frame, [node], [None] * scope.size)
 
 
-@builtin("group", '(group "name" "glob" optimizer)', 3, 3)
-def group(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
+@builtin("group", '(group "name" "glob" optimizer)', 3, 3, takes_spans=True)
+def group(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span, places: Sequence[Span]) -> Any:
     """The parameters whose names the glob matches, and the optimizer that updates them."""
     name, glob, optimizer = args
-    contracts.name_is_valid(span, form="group", name=name)
+    contracts.name_is_valid(places[0], form="group", name=name)
     if not isinstance(glob, str):
-        raise codes.WRONG_KIND.at(span, what="the glob of group", given=kind_of(glob), wanted="a string")
-    return ParamGroup(name, glob, optimizer_of(optimizer, span), span)
+        raise codes.WRONG_KIND.at(places[1], what="the glob of group", given=kind_of(glob), wanted="a string")
+    return ParamGroup(name, glob, optimizer_of(optimizer, places[2]), places[1])
 
 
 def optimizer_of(value: Any, span: Span) -> Instance:

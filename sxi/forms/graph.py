@@ -6,7 +6,7 @@ from typing import Any
 
 from sxi import codes, contracts
 from sxi.arraytype import CARRIERS, ArrayType
-from sxi.calls import CallSite
+from sxi.calls import CallSite, parts_of, refuse_array
 from sxi.eval import malformed, resolve, resolve_body, run_body, special_form
 from sxi.forms.core import keyword_pairs, operands
 from sxi.names import Scope
@@ -27,10 +27,13 @@ def _in_graph(frame: Any, form: str, span: Span, contexts: tuple[str, ...] | Non
         raise codes.OUT_OF_PLACE.at(span, form=form, where=where, wanted=wanted)
 
 
-def shape_of(value: Any, form: str, span: Span) -> tuple[int, ...]:
-    """A shape as host integers.  Raises E-CONTRACT-010 for an array, E-EVAL-005 for anything else."""
+def shape_of(value: Any, form: str, span: Span, parts: list[Span]) -> tuple[int, ...]:
+    """A shape as host integers; `parts` are the places of its elements where it is written out.
+
+    Raises E-CONTRACT-010 for an array, E-EVAL-005 for anything else.
+    """
     if isinstance(value, Value) or (isinstance(value, list) and any([isinstance(n, Value) for n in value])):
-        contracts.shapes_are_static.refuse(span, form=form, value=kind_of(value))
+        refuse_array(form, value, span, parts)
     if not isinstance(value, list) or not all(
         [isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value]
     ):
@@ -71,6 +74,7 @@ class _Declaration:
         self.name, self.name_span = resolve(positional[0], scope), positional[0].span
         self.shape = resolve(positional[1], scope) if len(positional) > 1 else None
         self.shape_span = positional[1].span if len(positional) > 1 else form.span
+        self.shape_parts = parts_of(positional[1]) if len(positional) > 1 else []
         self.options: dict[str, tuple[Node, Span]] = {}
         for key, value in keyword_pairs(rest[len(positional) :], form):
             if key.name not in ("init", "dtype"):
@@ -85,7 +89,7 @@ class _Declaration:
         contracts.name_is_valid(self.name_span, form=self.form, name=name)
         if self.shape is None:
             return name, None, None
-        shape = shape_of(self.shape(frame, env), self.form, self.shape_span)
+        shape = shape_of(self.shape(frame, env), self.form, self.shape_span, self.shape_parts)
         node, span = self.options["init"]
         init = _initializer(node(frame, env), self.form, span)
         dtype = "f32"

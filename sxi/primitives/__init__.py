@@ -21,6 +21,7 @@ from sxi.primitives import (
     shape,
     special,
     transcendental,
+    walk,
 )
 from sxi.primitives.declare import PRIMITIVES, Primitive
 
@@ -44,4 +45,5 @@ __all__ = [
     "shape",
     "special",
     "transcendental",
+    "walk",
 ]

@@ -100,7 +100,7 @@ def ge(xp: Any, a: Array, b: Array) -> Array:
 
 @primitive(
     "=", "a b", promote="s", type=comparison, vjp=None, sample=(INTEGER, INTEGER), elementwise=True,
-    host=operator.eq, cuda="({0} == {1})",
+    host=host.equal, cuda="({0} == {1})",
 )  # fmt: skip
 def eq(xp: Any, a: Array, b: Array) -> Array:
     """True where `a` equals `b`; NaN equals nothing, and 0.0 equals -0.0.
@@ -116,7 +116,7 @@ def eq(xp: Any, a: Array, b: Array) -> Array:
 
 @primitive(
     "/=", "a b", promote="s", type=comparison, vjp=None, sample=(INTEGER, INTEGER), elementwise=True,
-    host=operator.ne, cuda="({0} != {1})",
+    host=host.different, cuda="({0} != {1})",
 )  # fmt: skip
 def ne(xp: Any, a: Array, b: Array) -> Array:
     """True where `a` differs from `b`; NaN differs from everything, itself included.

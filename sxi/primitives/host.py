@@ -64,6 +64,22 @@ def subtracted(*xs: Number) -> Number:
     return -xs[0] if len(xs) == 1 else folded(lambda a, b: a - b)(*xs)
 
 
+def equal(a: Any, b: Any) -> bool:
+    """Whether two host values are equal, lists and records through and through.
+
+    Python's own comparison of lists recurses on the C stack, which nested lists would overflow.
+    """
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all([equal(x, y) for x, y in zip(a, b, strict=True)])
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all([equal(x, b[k]) for k, x in a.items()])
+    return bool(a == b)
+
+
+def different(a: Any, b: Any) -> bool:
+    return not equal(a, b)
+
+
 def divided(a: Number, b: Number) -> float:
     """True division: of integers too, correctly rounded; by zero it is infinite or NaN."""
     if not b:

@@ -1,0 +1,190 @@
+"""The command line: arguments, exit statuses, and what goes to which stream.
+
+Each command imports what it needs when it is called, so that `sxi --help` starts at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sxi import __version__
+
+if TYPE_CHECKING:
+    from sxi.errors import SxiError
+
+DEVICES = ("auto", "cpu", "cuda", "strict")
+FORMATS = ("text", "json", "github")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", prog_name="sxi")
+@click.option("--debug", is_flag=True, help="Show where in sxi an error came from.")
+@click.pass_context
+def sxi(context: click.Context, debug: bool) -> None:
+    """Train what a .sx file describes; stop at the very step where a guard counts.
+
+    Without a command: the prompt.
+    """
+    context.obj = debug
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; its exit status."""
+    debug = "--debug" in arguments
+    try:
+        result = sxi.main([a for a in arguments if a != "--debug"], prog_name="sxi", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # the reader of a pipe has left: nothing more can be said
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        return _tell(error, debug)
+
+
+def _tell(error: Exception, debug: bool) -> int:
+    """Print an error that a command raised; its exit status.  Nothing else than our own errors should come here."""
+    from sxi import codes  # noqa: PLC0415  # only where something went wrong
+    from sxi.errors import SxiError  # noqa: PLC0415  # likewise
+
+    if debug:
+        import traceback  # noqa: PLC0415  # likewise
+
+        traceback.print_exc()
+    if not isinstance(error, SxiError):
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        error = codes.INTERNAL.at(None, reason=reason)
+    show(error)
+    return error.exit_status
+
+
+def show(error: SxiError, prefix: str = "") -> None:
+    """Print an error as a frame on stderr."""
+    from sxi import render  # noqa: PLC0415  # only where something went wrong
+
+    stream = sys.stderr
+    text = render.frame(
+        error, width=_width(), colour=render.colours_wanted(stream, os.environ), unicode=_is_unicode(stream)
+    )
+    click.echo(prefix + text, file=stream, color=True)
+
+
+def _width() -> int:
+    import shutil  # noqa: PLC0415  # only where something is printed
+
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 200))
+
+
+def _is_unicode(stream: Any) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
+
+
+# run
+
+
+def _common(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a setting.")(command)
+    return click.option("--device", type=click.Choice(DEVICES), default="auto", help="Where arrays live.")(command)
+
+
+@sxi.command()
+@click.argument("file", required=False)
+@click.option("--out", metavar="DIR", help="The folder of the run.  [sxi-runs/NAME-DATE-TIME]")
+@click.option("--resume", metavar="DIR", help="Go on with the run in DIR from its last whole checkpoint.")
+@click.option("--steps", type=click.IntRange(1), help="Override :steps.")
+@click.option("--seed", type=click.IntRange(0), help="Override :seed.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of a matrix product.")
+@click.option("--quiet", is_flag=True, help="No progress line and no summary.")
+@click.option("--no-plan", is_flag=True, help="Run each operation as recorded, for comparison.")
+@_common
+def run(
+    file: str | None, out: str | None, resume: str | None, steps: int | None, seed: int | None, threads: int | None,
+    quiet: bool, no_plan: bool, sets: tuple[str, ...], device: str,
+) -> int:  # fmt: skip
+    """Train what FILE describes.
+
+    \b
+    Exit status: 0 done; 1 data, checkpoint, disk; 2 wrong usage; 3 a guard or the
+    finite guard stopped the run; 4 the program is refused; 75 stopped by a signal
+    with a checkpoint; 130 Ctrl-C.
+    """
+    if threads is not None:
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = str(threads)  # before NumPy is imported
+    from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
+
+    if file is None and resume is None:
+        raise click.UsageError("Missing argument 'FILE'.")
+    options = {k: v for k, v in (("steps", steps), ("seed", seed)) if v is not None}
+    request = commands.Request(file, out, resume, options, sets, device, quiet, no_plan)
+    return _perform(lambda: commands.run(request, sys.stdout, sys.stderr), "sxi run: ")
+
+
+def _perform(command: Callable[[], tuple[int, SxiError | None]], prefix: str) -> int:
+    """Perform a command that ends in a status and perhaps an error, and print the error.
+
+    A guard's failure is exactly one line; another error is a frame.
+    """
+    from sxi.errors import SxiError  # noqa: PLC0415  # `--help` needs none
+
+    try:
+        status, error = command()
+    except SxiError as raised:
+        status, error = raised.exit_status, raised
+    if error is not None and error.family == "GUARD":
+        click.echo(f"{prefix}{error}", err=True)
+    elif error is not None:
+        show(error, prefix if error.family in ("RUN", "USE") else "")
+    return status
+
+
+# check, explain
+
+
+@sxi.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How findings are written.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a setting.")
+def check(files: tuple[str, ...], form: str, sets: tuple[str, ...]) -> int:
+    """Check every contract of each FILE without taking a step."""
+    from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
+
+    return commands.check(files, form, sets, sys.stdout, _width(), _is_unicode(sys.stdout))
+
+
+@sxi.command()
+@click.argument("what", metavar="FILE|CODE")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="How it is written.")
+@click.option("--graph", metavar="NAME", help='Print a recorded graph: step, update or "pass NAME".')
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a setting.")
+def explain(what: str, form: str, graph: str | None, sets: tuple[str, ...]) -> int:
+    """List a FILE's guards, series and parameters, or explain the CODE of an error."""
+    from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
+
+    return _perform(lambda: (commands.explain(what, form, graph, sets, sys.stdout, _width()), None), "")
+
+
+# What a run left
+
+
+@sxi.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="How it is written.")
+def status(folder: str, form: str) -> int:
+    """Say how the run in DIR stands."""
+    from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
+
+    return _perform(lambda: (commands.status(Path(folder), form, sys.stdout), None), "")

@@ -1,0 +1,222 @@
+"""What the commands do, given streams to write to: all of `sxi` but the arguments."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from sxi import codes, folder
+from sxi.backends import open_backend
+from sxi.errors import SxiError
+from sxi.eval import CONSTANTS
+from sxi.job import Job, resumed
+from sxi.program import Loaded, load_source
+from sxi.reader import Form, Group, Keyword, Number, Symbol, Text, load, read
+from sxi.run import Runner
+from sxi.source import Source
+from sxi.stages import CheckedStage, check_run
+from sxi.values import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `sxi run` was asked for."""
+
+    file: str | None
+    out: str | None
+    resume: str | None
+    options: dict[str, int]
+    sets: tuple[str, ...]
+    device: str
+    quiet: bool
+    plain: bool
+
+
+# Settings given on the command line
+
+
+def settings_of(sets: Sequence[str]) -> dict[str, Any]:
+    """Settings from `name=value` texts.  Raises E-USE-004."""
+    found = {}
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise codes.BAD_SET.at(None, text=text, reason="expected name=value")
+        found[name] = constant(value, text)
+    return found
+
+
+def constant(value: str, text: str) -> Any:
+    """The constant that `value` writes; a word that is none is a string, so that a path needs no quotes."""
+    try:
+        forms = read(Source("--set", value))
+    except SxiError:
+        return value
+    if len(forms) != 1 or not _is_constant(forms[0]):
+        return value
+    return _constant_of(forms[0])
+
+
+def _is_constant(form: Form) -> bool:
+    if isinstance(form, Group):
+        return form.bracket == "[" and all([_is_constant(f) for f in form.items])
+    return isinstance(form, Number | Text | Keyword) or (isinstance(form, Symbol) and form.name in CONSTANTS)
+
+
+def _constant_of(form: Form) -> Any:
+    if isinstance(form, Group):
+        return [_constant_of(f) for f in form.items]
+    if isinstance(form, Keyword):
+        return Key(form.name)
+    return CONSTANTS[form.name] if isinstance(form, Symbol) else form.value  # type: ignore[union-attr]  # a number or a text
+
+
+# run
+
+
+def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | None]:
+    """Perform `sxi run`: its exit status, and the error where it failed."""
+    if request.file is not None and not os.path.isfile(request.file):
+        raise codes.NO_FILE.at(None, path=request.file)
+    if request.out is not None and os.path.lexists(request.out):
+        raise codes.OUT_EXISTS.at(None, path=request.out)
+    job = _resumed_job(request, err) if request.resume is not None else _new_job(request, err)
+    status, error = job.perform()
+    if not request.quiet and error is None:
+        for line in job.summary():
+            out.write(line + "\n")
+    if hasattr(job.runner.backend, "reads_summary"):
+        for line in job.runner.backend.reads_summary():
+            err.write(line + "\n")
+    return status, error
+
+
+def _screen(request: Request, err: TextIO) -> TextIO | None:
+    return None if request.quiet else err
+
+
+def _new_job(request: Request, err: TextIO) -> Job:
+    assert request.file is not None
+    settings = settings_of(request.sets)
+    loaded = load_source(load(request.file))
+    stages = checked_stages(loaded, settings, request.options)
+    runner = Runner(stages, open_backend(request.device), open_backend("cpu"), plain=request.plain)
+    runner.begin()
+    path = Path(request.out) if request.out else folder.default_path(runner.run.name)
+    identity = folder.new_identity(request.file, settings, request.options)
+    made = folder.make(path, identity, loaded.sources)
+    if request.out is None and not request.quiet:
+        err.write(f"writing into {path}\n")
+    return Job(runner, made, identity.run_id, _screen(request, err))
+
+
+def checked_stages(loaded: Loaded, settings: dict[str, Any], options: dict[str, int]) -> list[CheckedStage]:
+    """The checked stages of a file's run, its options overridden.  Raises the first error."""
+    if loaded.errors:
+        raise loaded.errors[0]
+    return check_run(loaded, open_backend("cpu"), settings, options)
+
+
+def _resumed_job(request: Request, err: TextIO) -> Job:
+    assert request.resume is not None
+    where = folder.Folder(Path(request.resume))
+    identity = where.identity()
+    loaded = load_source(load(request.file)) if request.file else saved_program(where, identity)
+    settings = {k: folder.decoded(v) for k, v in identity.settings.items()} | settings_of(request.sets)
+    options = identity.options | request.options
+    stages = checked_stages(loaded, settings, options)
+    runner = Runner(stages, open_backend(request.device), open_backend("cpu"), plain=request.plain)
+    rest, found, skipped = resumed(runner, where, identity.run_id)
+    for line in skipped:
+        err.write(f"skipped {line}\n")
+    if not request.quiet:
+        err.write(f"going on from {found}\n")
+    folder.write_program(where, replace(identity, options=options), loaded.sources)
+    job = Job(runner, where, identity.run_id, _screen(request, err), resumed=runner.step, best=rest["best"])
+    job.restore(rest["last"])
+    return job
+
+
+def saved_program(where: folder.Folder, identity: folder.Identity) -> Loaded:
+    """The program as it was run, its data found where the original file has it."""
+    sources = where.sources()
+    return load_source(sources[0], imports=sources[1:], working=identity.working)
+
+
+# check and explain
+
+
+def check(files: Sequence[str], form: str, sets: Sequence[str], out: TextIO, width: int, unicode: bool) -> int:
+    """Perform `sxi check`: findings go to `out`; the exit status is that of the worst."""
+    from sxi import render  # noqa: PLC0415  # a run that succeeds renders nothing
+    from sxi.checking import check_file  # noqa: PLC0415  # likewise
+
+    worst = 0
+    found: list[Any] = []
+    for file in files:
+        try:
+            errors = check_file(file, settings_of(sets))
+        except SxiError as error:
+            errors = [error]
+        for error in errors:
+            worst = max(worst, error.exit_status)
+            if form == "json":
+                found.append(render.as_json(error))
+            elif form == "github":
+                out.write(render.github(error) + "\n")
+            else:
+                colour = render.colours_wanted(out, os.environ)
+                out.write(render.frame(error, width=width, colour=colour, unicode=unicode) + "\n")
+        if form == "text" and not errors:
+            out.write(f"{file}: no contract is broken\n")
+    if form == "json":
+        out.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    return worst
+
+
+def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: TextIO, width: int) -> int:
+    """Perform `sxi explain`."""
+    if os.path.isfile(what):
+        from sxi.explain_program import as_json, explain_file, graph_text  # noqa: PLC0415  # only a file needs it
+
+        loaded = load_source(load(what))
+        checked = checked_stages(loaded, settings_of(sets), {})[0].checked
+        if graph is not None:
+            out.write("\n".join(graph_text(checked, graph)) + "\n")
+        elif form == "json":
+            out.write(json.dumps(as_json(checked), indent=1, ensure_ascii=False) + "\n")
+        else:
+            out.write("\n".join(explain_file(checked, width)) + "\n")
+        return 0
+    if what.endswith(".sx") or os.sep in what:
+        raise codes.NO_FILE.at(None, path=what)
+    from sxi.explain import explain_code  # noqa: PLC0415  # only a code needs it
+
+    out.write(explain_code(what, width).rstrip("\n") + "\n")
+    return 0
+
+
+def status(path: Path, form: str, out: TextIO) -> int:
+    """Perform `sxi status`."""
+    from sxi.status import read_status  # noqa: PLC0415  # only this command reads it
+
+    if not path.is_dir():
+        raise codes.NOT_A_RUN.at(None, path=path)
+    fields = read_status(path)
+    if form == "json":
+        out.write(json.dumps(fields, indent=1) + "\n")
+        return 0
+    out.write(f"{fields['state']} at step {fields['step']}\n")
+    error = fields.get("error")
+    if error:
+        out.write(f"{error['code']}: {error['message']}\n")
+        for other in error.get("also", []):
+            out.write(f"also {other['code']}: {other['message']}\n")
+    for name in ("device", "ranks", "pid", "host", "started", "updated", "throughput"):
+        if fields.get(name) is not None:
+            out.write(f"{name}: {fields[name]}\n")
+    return 0

@@ -1,0 +1,137 @@
+"""The stages of a run: the program under each stage's settings, checked before the first step.
+
+A program is a pure function of its file and its settings, so a stage is one more evaluation of the file.
+Each stage stands by itself: what it does not set has the value that the file or `--set` gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sxi import codes, contracts
+from sxi.compiled import Checked, check
+from sxi.eager import Eager, EagerEmitter
+from sxi.forms.core import holds
+from sxi.forms.declare import Stage
+from sxi.forms.stages import History, check_reads
+from sxi.primitives.declare import Value
+from sxi.program import Loaded, Program
+from sxi.suggest import suggest
+from sxi.values import kind_of
+
+
+@dataclass(slots=True, eq=False)
+class CheckedStage:
+    """A stage whose every contract holds; a run without a curriculum is one stage without a name."""
+
+    name: str | None
+    form: Stage | None
+    checked: Checked
+
+    def is_over(self, host: Any, history: History, step: int, stage_steps: int) -> bool:
+        """Whether `:until` holds now.  Raises an SxiError where the test cannot be computed."""
+        if self.form is None or self.form.until is None:
+            return False
+        frame = curriculum_frame(host, self.checked.program, history, step, stage_steps)
+        value = self.form.until(frame, [None] * self.form.scope.size)
+        if isinstance(value, Value):
+            contracts.branches_are_static.refuse(self.form.span, form=":until", test=value.type)
+        return holds(value)
+
+
+def curriculum_frame(host: Any, program: Program, history: History, step: int, stage_steps: int) -> Eager:
+    """The frame that the curriculum's host code is walked in."""
+    frame = Eager(EagerEmitter(host), program.globals, "curriculum", "curriculum")
+    frame.history, frame.steps, frame.stage_steps = history, step, stage_steps
+    return frame
+
+
+def check_run(
+    loaded: Loaded, host: Any, settings: dict[str, Any] | None = None, options: dict[str, int] | None = None
+) -> list[CheckedStage]:
+    """Check the run of a file under each of its stages.  Raises the first SxiError.
+
+    options:  what the command line gives in place of the run's options, `steps` and `seed`
+    """
+    base = loaded.evaluate(host, settings)
+    if base.declared.curriculum is None:
+        return [CheckedStage(None, None, checked_program(base, host, options))]
+    stages: list[CheckedStage] = []
+    forms = base.declared.stages
+    for form in forms:
+        frame = curriculum_frame(host, base, History(), 0, 0)
+        env: list[Any] = [None] * form.scope.size
+        name = form.name(frame, env)
+        contracts.name_is_valid(form.name_span, form="stage", name=name)
+        if form.until is None and form is not forms[-1]:
+            contracts.run_options_are_consistent.refuse(
+                form.span, what=f"the stage {name} has no :until, and it is not the last", help=':until (reported "…")'
+            )
+        if name in [s.name for s in stages]:
+            contracts.run_options_are_consistent.refuse(form.name_span, what=f"two stages are named {name}", help="")
+        own = _stage_settings(form, base, frame, env)
+        program = loaded.evaluate(host, {**(settings or {}), **own})
+        stages.append(CheckedStage(name, form, checked_program(program, host, options)))
+        _check_same_state(stages[0], stages[-1])
+    _check_reads(base, stages)
+    return stages
+
+
+def checked_program(program: Program, host: Any, options: dict[str, int] | None = None) -> Checked:
+    """A program with every contract of its run checked."""
+    return check(program, Eager(EagerEmitter(host), program.globals, None, "top"), options)
+
+
+def _stage_settings(form: Stage, base: Program, frame: Eager, env: list[Any]) -> dict[str, Any]:
+    found = {}
+    for name, (node, span) in form.settings.items():
+        if name not in base.declared.settings:
+            near = suggest(name, list(base.declared.settings))
+            raise codes.WRONG_SETTING.at(
+                span, name=name, what="the file has no such setting", help=f"did you mean {near}?" if near else ""
+            )
+        value = node(frame, env)
+        if isinstance(value, Value):
+            raise codes.WRONG_SETTING.at(span, name=name, what=f"it is {kind_of(value)}, and a setting is a constant")
+        found[name] = value
+    return found
+
+
+def _check_same_state(first: CheckedStage, other: CheckedStage) -> None:
+    """Refuse a stage that could not go on with the state of the one before."""
+    for what, a, b in (
+        ("parameter", _types(first, "params"), _types(other, "params")),
+        ("state", _types(first, "states"), _types(other, "states")),
+        ("optimizer state", _optimizer(first), _optimizer(other)),
+    ):
+        for name in {**a, **b}:
+            if a.get(name) != b.get(name):
+                assert other.form is not None
+                raise codes.STAGE_CHANGES_STATE.at(
+                    other.form.span, stage=other.name, what=f"the {what} {name}",
+                    first=a.get(name, "nothing"), second=b.get(name, "nothing"),
+                )  # fmt: skip
+
+
+def _types(stage: CheckedStage, kind: str) -> dict[str, Any]:
+    return {name: d.type for name, d in getattr(stage.checked.tracer.registry, kind).items()}
+
+
+def _optimizer(stage: CheckedStage) -> dict[str, Any]:
+    return {f"{state} of {name}": t for (name, state), t in stage.checked.updates[False].states.items()}
+
+
+def _check_reads(base: Program, stages: list[CheckedStage]) -> None:
+    kinds: dict[str, str] = {}
+    guards: set[str] = set()
+    for stage in stages:
+        kinds |= {name: kind for name, (kind, _, _) in stage.checked.tracer.registry.kinds.items()}
+        for _, graph in stage.checked.graphs:
+            guards |= {g.name for g in graph.recording.guards.guards}
+    check_reads(base.module.reported, kinds, guards)
+
+
+def new_history(stage: CheckedStage) -> History:
+    """A history that keeps every value of what the curriculum reads."""
+    return History(frozenset(name for name, _ in stage.checked.program.module.reported))
