@@ -15,6 +15,7 @@ from sxi.graph import Graph, Link, Op
 from sxi.guards import Guard
 from sxi.primitives.declare import Primitive, Static, Value
 from sxi.series import Series
+from sxi.show import printed
 from sxi.source import Span
 from sxi.trace import Recording, Registry, Trace
 from sxi.values import Gradient, is_number
@@ -80,6 +81,7 @@ class Eager(Frame):
 
     reported:  where reports go at the prompt
     steps, stage_steps, history:  what the curriculum reads
+    printed:   what `print` wrote, a text each
     """
 
     def __init__(self, emitter: EagerEmitter, globals: list[Any], context: str | None, place: str) -> None:
@@ -88,6 +90,7 @@ class Eager(Frame):
         self.steps = 0
         self.stage_steps = 0
         self.history: Any = None
+        self.printed: list[str] = []
 
     def _number(self, x: Any) -> float:
         return float(self.emitter.backend.to_host(x.data)) if isinstance(x, EagerArray) else float(x)
@@ -100,6 +103,9 @@ class Eager(Frame):
 
     def report(self, series: Series, value: Any) -> None:
         self.reported.series.append((series, self._number(value)))
+
+    def print(self, values: list[Any]) -> None:
+        self.printed.append(" ".join([printed(v) for v in values]))
 
     def runs_diagnostic(self, name: str, span: Span) -> bool:
         return self.context == "prompt"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeAlias
@@ -83,6 +82,7 @@ class Loaded:
         globals: list[Any] = [UNSET] * self.size
         frame = Eager(emitter, globals, None, "top")
         world = World(frame, Declared(), dict(settings or {}), self.files, self.working)
+        frame.printed = world.declared.printed
         for index, step in self.steps:
             frame.call, frame.depth = None, 0
             try:
@@ -93,6 +93,7 @@ class Loaded:
                 failures.append((index, error))
                 # an error leaves its frame in the middle of a region
                 frame = world.frame = Eager(EagerEmitter(host), globals, None, "top")
+                frame.printed = world.declared.printed
                 continue
             if index is not None:
                 globals[index] = value

@@ -20,6 +20,7 @@ from sxi.forms.core import definition_value, keyword_pairs, operands
 from sxi.forms.graph import refuse_declaration
 from sxi.names import Scope
 from sxi.reader import Form, Group, Keyword, Symbol, Text
+from sxi.show import printed
 from sxi.source import Span
 from sxi.suggest import suggest
 from sxi.values import (
@@ -571,18 +572,9 @@ def print_(form: Group, scope: Scope) -> tuple[str | None, Step]:
 
     def step(world: World) -> Any:
         values = [node(world.frame, [None] * scope.size) for node in nodes]
-        world.declared.printed.append(" ".join([v if isinstance(v, str) else shown(v) for v in values]))
+        world.declared.printed.append(" ".join([printed(v) for v in values]))
 
     return None, step
-
-
-def shown(value: Any) -> str:
-    """A value as `print` writes it."""
-    if isinstance(value, EagerArray):
-        from sxi.show import array_text  # noqa: PLC0415  # only printing needs it
-
-        return array_text(value)
-    return written(value)
 
 
 def expression(form: Form, scope: Scope) -> Step:
