@@ -11,6 +11,7 @@ from typing import Any
 
 from sxi import contracts
 from sxi.arraytype import ArrayType
+from sxi.calls import LONGEST_CALL_SHOWN
 from sxi.eval import call_function, call_value
 from sxi.grad import gradients
 from sxi.graph import Graph, Op
@@ -382,7 +383,7 @@ class _UpdateWalk:
         for x in read:
             if not isinstance(x, Op):
                 continue
-            known = f"the state {x.static['name']}" if x.source == "optimizer" else f"what {x.name} gave"
+            known = f"the state {x.static['name']}" if x.source == "optimizer" else _text_of(x)
             computed = x.index < start and x.primitive is not None and _is_of_a_parameter(x)
             if computed or x.source == "optimizer":
                 self._refuse_total(
@@ -391,6 +392,12 @@ class _UpdateWalk:
 
     def _refuse_total(self, span: Span, what: str) -> None:
         contracts.an_optimizer_ends_in_update.refuse(span, name=self.definition.name, what=what)
+
+
+def _text_of(op: Op) -> str:
+    """The call that an op came from, as written, in few words."""
+    text = " ".join(op.span.text.split()) if op.span else op.name
+    return text if len(text) <= LONGEST_CALL_SHOWN else f"({op.name} …)"
 
 
 def _is_of_a_parameter(op: Op) -> bool:
