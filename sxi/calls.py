@@ -53,6 +53,7 @@ def primitive_call(
     bound = _by_position(primitive, positional)
     forms = {**{p.name: f for p, f in bound}, **keywords}
     parts = {n: parts_of(f) for n, f in forms.items()}
+    parts |= {p.name: [f.span for q, f in bound if q is p] for p in primitive.arrays if p.many}
     spans = {n: f.span for n, f in forms.items()}
     site = CallSite(form.span, number, spans, parts)
     arrays: list[tuple[Param, Node | None]] = []
@@ -282,6 +283,12 @@ def located(refusal: Refusal, primitive: Primitive, operands: Sequence[Any], sit
 
 
 def _operand_span(primitive: Primitive, operand: int | None, site: CallSite) -> Span:
-    if operand is None or operand >= len(primitive.arrays):
+    if operand is None:
         return site.span
-    return site.spans.get(primitive.arrays[operand].name, site.span)
+    last = len(primitive.arrays) - 1
+    param = primitive.arrays[min(operand, last)]
+    span = site.spans.get(param.name, site.span)
+    if not param.many and not param.listed:
+        return span if operand <= last else site.span
+    parts = site.parts.get(param.name, [])
+    return parts[operand - last] if operand - last < len(parts) else span

@@ -20,6 +20,8 @@ from sxi.eval import MOST_CALLS
 from sxi.program import Failure, Loaded, Program, load_source
 from sxi.reader import load
 from sxi.source import Source
+from sxi.stages import check_stages
+from sxi.tracing import Tracer
 
 MOST_ERRORS = 20
 # 10,000 calls that nest, 40 of Python's frames each; these live on its heap, not on the C stack.
@@ -77,9 +79,11 @@ def _check_loaded(loaded: Loaded, settings: dict[str, Any] | None, findings: _Fi
     program = findings.attempt(loaded.evaluate, host, settings, failures)
     findings.errors += _causes_of_evaluating(failures, loaded)
     if program is not None and program.declared.runs:
-        frame = Eager(EagerEmitter(host), program.globals, None, "top")
         walks = _Walks(program, {index for index, _ in failures})
-        check_all(program, frame, walks.attempt)
+        if failures:
+            check_all(program, Eager(EagerEmitter(host), program.globals, None, "top"), walks.attempt)
+        else:
+            check_stages(loaded, program, host, settings or {}, {}, walks.attempt)
         findings.errors += walks.causes()
 
 
@@ -165,7 +169,8 @@ class _Walks(_Findings):
         found = self.errors[before:]
         if self.step_failed:
             self.errors[before:] = [e for e in found if e.code not in self.AFTER_THE_OBJECTIVE]
-        self.step_failed |= bool(found) and walk.__name__ == "step"
+        if getattr(walk, "__func__", None) is Tracer.step:
+            self.step_failed = bool(found)
         return made
 
     def causes(self) -> list[SxiError]:

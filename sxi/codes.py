@@ -229,7 +229,7 @@ AXIS_OUT_OF_RANGE = _code(
     "An axis counts from 0, or from the end as a negative number, and the array must have it.",
     breaks="""
         (define x (sum (ones [3 4]) :axis 2))
-        ;         ^ E-SHAPE-002
+        ;              ^ E-SHAPE-002
     """,
     fixed="""
         (define x (sum (ones [3 4]) :axis 1))
@@ -241,7 +241,7 @@ WRONG_SIZE = _code(
     "A reshape keeps every element: the product of the new lengths is that of the old ones.",
     breaks="""
         (define x (reshape (ones [3 4]) [5 2]))
-        ;         ^ E-SHAPE-003
+        ;                  ^ E-SHAPE-003
     """,
     fixed="""
         (define x (reshape (ones [3 4]) [6 2]))
@@ -253,7 +253,7 @@ WRONG_NDIM = _code(
     "The operation is defined for arrays with that many axes.",
     breaks="""
         (define x (@ (ones [3]) 2.0))
-        ;         ^ E-SHAPE-004
+        ;                       ^ E-SHAPE-004
     """,
     fixed="""
         (define x (* (ones [3]) 2.0))
@@ -265,7 +265,7 @@ OUT_OF_BOUNDS = _code(
     "What is known before the first step is checked there: a slice's ends, a length, a number of parts.",
     breaks="""
         (define x (slice (ones [3 4]) 1 2 9))
-        ;         ^ E-SHAPE-005
+        ;                ^ E-SHAPE-005
     """,
     fixed="""
         (define x (slice (ones [3 4]) 1 2 4))
@@ -278,7 +278,7 @@ NOTHING_TO_REDUCE = _code(
     "An empty array has a sum, which is 0, but no largest element and none that stands anywhere.",
     breaks="""
         (define x (max (zeros [0 3]) :axis 0))
-        ;         ^ E-SHAPE-006
+        ;              ^ E-SHAPE-006
     """,
     fixed="""
         (define x (max (zeros [2 3]) :axis 0))
@@ -293,7 +293,7 @@ NOT_NUMERIC = _code(
     "Arithmetic is on numbers; a bool array is a mask, which `cast`, `where` and `count-where` turn into numbers.",
     breaks="""
         (define x (sqrt (> (ones [3]) 0.5)))
-        ;         ^ E-DTYPE-001
+        ;               ^ E-DTYPE-001
     """,
     fixed="""
         (define x (sqrt (cast (> (ones [3]) 0.5) :f32)))
@@ -305,7 +305,7 @@ NOT_INTEGER = _code(
     "An index, a label or a count is an integer.",
     breaks="""
         (define x (at (ones [3]) (zeros [2])))
-        ;         ^ E-DTYPE-002
+        ;                        ^ E-DTYPE-002
     """,
     fixed="""
         (define x (at (ones [3]) (zeros [2] :dtype :i32)))
@@ -317,7 +317,7 @@ NOT_BOOL = _code(
     "`where`, `logical-and` and their like take bool arrays, which the comparisons give.",
     breaks="""
         (define x (where (ones [3]) 1.0 2.0))
-        ;         ^ E-DTYPE-003
+        ;                ^ E-DTYPE-003
     """,
     fixed="""
         (define x (where (> (ones [3]) 0.5) 1.0 2.0))
@@ -328,11 +328,11 @@ NOT_FLOAT = _code(
     "{type} is not a type of reals",
     "The operation is defined on reals.",
     breaks="""
-        (define x (normal [3] :scale (> (ones []) 0.0)))
-        ;         ^ E-DTYPE-004
+        (define x (softmax (> (ones [3]) 0.0)))
+        ;                  ^ E-DTYPE-004
     """,
     fixed="""
-        (define x (normal [3] :scale (ones [])))
+        (define x (softmax (cast (> (ones [3]) 0.0) :f32)))
     """,
 )
 DOES_NOT_FIT = _code(
@@ -341,7 +341,7 @@ DOES_NOT_FIT = _code(
     "An integer that an array meets takes the array's type, which must be able to hold it.",
     breaks="""
         (define x (+ (arange 3) 5_000_000_000))
-        ;         ^ E-DTYPE-005
+        ;                       ^ E-DTYPE-005
     """,
     fixed="""
         (define x (+ (cast (arange 3) :i64) 5_000_000_000))
@@ -501,6 +501,11 @@ NO_CHECKPOINT = _code(
     "RUN-043",
     "{path} holds no whole checkpoint of this run",
     "Resuming begins from the newest checkpoint that is whole and of this run. Notes say what was skipped.",
+)
+NO_FAILURE = _code(
+    "RUN-044",
+    "{path} holds no failure that can be shown",
+    "A run that a guard stopped keeps what the guard looked at in `failure/`; `sxi replay` shows it.",
 )
 INTERNAL = _code(
     "RUN-041",
@@ -694,11 +699,11 @@ MISSING_KEYWORD = _code(
     "{name} needs :{keyword}",
     "That keyword has no default.",
     breaks="""
-        (define s (cosine :peak 1.0))
+        (define s (warmup-cosine :peak 1.0 :warmup 10))
         ;         ^ E-EVAL-013
     """,
     fixed="""
-        (define s (cosine :peak 1.0 :total 100))
+        (define s (warmup-cosine :peak 1.0 :warmup 10 :total 100))
     """,
 )
 NOT_AN_ARRAY = _code(
@@ -717,11 +722,33 @@ GRAPH_TOO_LARGE = _code(
     "EVAL-015",
     "the graph has more than {limit} operations",
     "A fold in a graph is unrolled: each turn records its operations. A turn a thousand times over is a shape.",
+    breaks="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (fold (x (@ (:x batch) (param "w" [3 1] :init zeros-init))) (i (range 250_000))
+        ; ^ E-EVAL-015
+            (mean x)))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (fold (x (@ (:x batch) (param "w" [3 1] :init zeros-init))) (i (range 25))
+            (mean x)))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
 )
 WRONG_SETTING = _code(
     "EVAL-016",
     "setting {name}: {what}",
-    "A setting is overridden by a constant of the same kind as the value in the file.",
+    "A setting is a constant, and it is overridden by a constant of the same kind.",
+    breaks="""
+        (setting rates (ones [3]))
+        ;              ^ E-EVAL-016
+    """,
+    fixed="""
+        (setting rates [1.0 1.0 1.0])
+    """,
 )
 BAD_IMPORT = _code(
     "EVAL-017",
@@ -745,6 +772,23 @@ UNKNOWN_PARAMETER = _code(
     "EVAL-019",
     "there is no parameter {name}; the parameters are {known}",
     "Without a shape, `param` names an existing parameter by its full name, model and scopes included.",
+    breaks="""
+        (generator points (n) {:x (normal [n 3])})
+        (model net (x)
+          (@ x (param "w" [3 1] :init zeros-init)))
+        (objective (batch)
+          (+ (mean (square (net (:x batch)))) (sum (square (param "w")))))
+          ;                                                ^ E-EVAL-019
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+        (model net (x)
+          (@ x (param "w" [3 1] :init zeros-init)))
+        (objective (batch)
+          (+ (mean (square (net (:x batch)))) (sum (square (param "net/w")))))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
 )
 NO_DRAWS = _code(
     "EVAL-020",
@@ -787,6 +831,22 @@ UNKNOWN_STATE = _code(
     "EVAL-024",
     "there is no state {name}; the states are {known}",
     "`next` gives a value to a state that a `state` form has declared, under the same scopes.",
+    breaks="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (next "centre" (mean (:x batch) :axis 0))
+          ;              ^ E-EVAL-024
+          (mean (square (@ (:x batch) (param "w" [3 1] :init zeros-init)))))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (let ((centre (state "centre" [3] :init zeros-init)))
+            (next "centre" (mean (:x batch) :axis 0))
+            (mean (square (@ (- (:x batch) centre) (param "w" [3 1] :init zeros-init))))))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
 )
 
 SEVERAL_SERIES = _code(

@@ -53,9 +53,9 @@ class Checked:
 def check(program: Program, frame: Any, options: dict[str, int] | None = None) -> Checked:
     """Check every contract of the one run of a program.  Raises the first error that is found.
 
-    options:  what the command line gives in place of the run's options
+    options:  what the command line gives in place of the run's options, `steps` and `seed`
     """
-    checked = check_all(program, frame, _at_once)
+    checked = check_all(program, frame, at_once, options)
     assert checked is not None, "the first error is raised"
     return checked
 
@@ -63,17 +63,19 @@ def check(program: Program, frame: Any, options: dict[str, int] | None = None) -
 Attempt: TypeAlias = Callable[..., Any]
 
 
-def _at_once(walk: Callable[..., Any], *args: Any) -> Any:
+def at_once(walk: Callable[..., Any], *args: Any) -> Any:
+    """The `Attempt` that notes nothing: the first error is raised."""
     return walk(*args)
 
 
-def check_all(program: Program, frame: Any, attempt: Attempt) -> Checked | None:
+def check_all(program: Program, frame: Any, attempt: Attempt, options: dict[str, int] | None = None) -> Checked | None:
     """Check every contract of the one run of a program, each walk through `attempt`.
 
     attempt:  `attempt(walk, *args)` gives `walk(*args)`, or notes its error and gives None
+    options:  what the command line gives in place of the run's options, `steps` and `seed`
     result:   None where a walk failed: what depends on it is not walked, what does not is
     """
-    run = attempt(_only_run, program, frame)
+    run = attempt(_only_run, program, frame, options or {})
     if run is None:
         return None
     tracer = Tracer(program, run)
@@ -90,7 +92,7 @@ def check_all(program: Program, frame: Any, attempt: Attempt) -> Checked | None:
     return attempt(_check_whole, checked)  # type: ignore[no-any-return]  # what it gives or None
 
 
-def _only_run(program: Program, frame: Any) -> Run:
+def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
     runs = program.declared.runs
     if len(runs) != 1:
         span = runs[1].span if runs else None
@@ -98,7 +100,10 @@ def _only_run(program: Program, frame: Any) -> Run:
         contracts.run_options_are_consistent.refuse(
             span, what=what, help="(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))"
         )
-    return run_of(runs[0], frame)
+    run = run_of(runs[0], frame)
+    for name, value in options.items():
+        setattr(run, name, value)
+    return run
 
 
 def _check_params(tracer: Tracer) -> bool:

@@ -176,7 +176,9 @@ def _resolve_call(form: Group, scope: Scope) -> Node:
         return _resolve_field(head, arguments, form, scope)
     known = scope.lookup(head.name) if isinstance(head, Symbol) and head.name not in CONSTANTS else None
     if isinstance(known, Primitive):
-        return primitive_call(known, form, split_arguments(arguments, None), scope, resolve)
+        # what is compared may be a keyword
+        takes = frozenset[str]() if known.name in ("=", "/=") else None
+        return primitive_call(known, form, split_arguments(arguments, takes), scope, resolve)
     takes = frozenset(known.keywords) if isinstance(known, Builtin) and "*" not in known.keywords else None
     positional, pairs = split_arguments(arguments, takes)
     name = head.name if isinstance(head, Symbol) else "lambda"
@@ -265,7 +267,10 @@ def run_body(frame: Any, nodes: list[Node], env: Env) -> Any:
 
 
 def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, Any], span: Span, number: str) -> Any:
-    """The value of a function of the program, called at `span`."""
+    """The value of a function of the program, called at `span`.
+
+    number:  the call's segment in the places of draws; "" for the body of a graph, which nothing calls
+    """
     body = f.body
     if len(args) != body.arity:
         wanted = "no positional argument" if not body.arity else f"{body.arity} argument{'s' * (body.arity != 1)}"
@@ -274,7 +279,8 @@ def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, 
         )
     env = [*args, *[None] * (body.size - body.arity), *f.captured]
     outer, outer_scope = frame.call, frame.scope
-    frame.call = Link(outer, number, f.name, span)
+    if number:
+        frame.call = Link(outer, number, f.name, span)
     frame.depth += 1
     if frame.depth > MOST_CALLS:
         raise codes.TOO_DEEP.at(span, limit=f"{MOST_CALLS:,}")
@@ -287,7 +293,8 @@ def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, 
         for node in body.nodes:
             value = node(frame, env)
     except SxiError as error:
-        error.chain.append((f.name, span))
+        if number:
+            error.chain.append((f.name, span))
         raise
     except RecursionError:
         raise codes.TOO_DEEP.at(span, limit=f"{MOST_CALLS:,}") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sxi import codes, contracts
-from sxi.compiled import Checked, check
+from sxi.compiled import Attempt, Checked, at_once, check_all
 from sxi.eager import Eager, EagerEmitter
 from sxi.forms.core import holds
 from sxi.forms.declare import Stage
@@ -55,32 +55,55 @@ def check_run(
     options:  what the command line gives in place of the run's options, `steps` and `seed`
     """
     base = loaded.evaluate(host, settings)
+    return check_stages(loaded, base, host, settings or {}, options or {}, at_once)
+
+
+def check_stages(
+    loaded: Loaded, base: Program, host: Any, settings: dict[str, Any], options: dict[str, int], attempt: Attempt
+) -> list[CheckedStage]:
+    """Check the run of `base`, an evaluation of `loaded`, under each of its stages, each walk through `attempt`.
+
+    result:  the stages whose contracts hold; what compares them is checked where that is all of them
+    """
     if base.declared.curriculum is None:
-        return [CheckedStage(None, None, checked_program(base, host, options))]
+        checked = check_all(base, _top_frame(base, host), attempt, options)
+        return [] if checked is None else [CheckedStage(None, None, checked)]
     stages: list[CheckedStage] = []
     forms = base.declared.stages
+    names: list[str] = []
     for form in forms:
-        frame = curriculum_frame(host, base, History(), 0, 0)
-        env: list[Any] = [None] * form.scope.size
-        name = form.name(frame, env)
-        contracts.name_is_valid(form.name_span, form="stage", name=name)
-        if form.until is None and form is not forms[-1]:
-            contracts.run_options_are_consistent.refuse(
-                form.span, what=f"the stage {name} has no :until, and it is not the last", help=':until (reported "…")'
-            )
-        if name in [s.name for s in stages]:
-            contracts.run_options_are_consistent.refuse(form.name_span, what=f"two stages are named {name}", help="")
-        own = _stage_settings(form, base, frame, env)
-        program = loaded.evaluate(host, {**(settings or {}), **own})
-        stages.append(CheckedStage(name, form, checked_program(program, host, options)))
-        _check_same_state(stages[0], stages[-1])
-    _check_reads(base, stages)
+        own = attempt(_named_settings, form, base, host, names)
+        if own is None:
+            continue
+        program = attempt(loaded.evaluate, host, {**settings, **own})
+        checked = None if program is None else check_all(program, _top_frame(program, host), attempt, options)
+        if checked is not None:
+            stages.append(CheckedStage(names[-1], form, checked))
+    if len(stages) == len(forms):
+        for stage in stages[1:]:
+            attempt(_check_same_state, stages[0], stage)
+        attempt(_check_reads, base, stages)
     return stages
 
 
-def checked_program(program: Program, host: Any, options: dict[str, int] | None = None) -> Checked:
-    """A program with every contract of its run checked."""
-    return check(program, Eager(EagerEmitter(host), program.globals, None, "top"), options)
+def _top_frame(program: Program, host: Any) -> Eager:
+    return Eager(EagerEmitter(host), program.globals, None, "top")
+
+
+def _named_settings(form: Stage, base: Program, host: Any, names: list[str]) -> dict[str, Any]:
+    """The settings of a stage; its name is put behind those before it."""
+    frame = curriculum_frame(host, base, History(), 0, 0)
+    env: list[Any] = [None] * form.scope.size
+    name = form.name(frame, env)
+    contracts.name_is_valid(form.name_span, form="stage", name=name)
+    if form.until is None and form is not base.declared.stages[-1]:
+        contracts.run_options_are_consistent.refuse(
+            form.span, what=f"the stage {name} has no :until, and it is not the last", help=':until (reported "…")'
+        )
+    if name in names:
+        contracts.run_options_are_consistent.refuse(form.name_span, what=f"two stages are named {name}", help="")
+    names.append(name)
+    return _stage_settings(form, base, frame, env)
 
 
 def _stage_settings(form: Stage, base: Program, frame: Eager, env: list[Any]) -> dict[str, Any]:
