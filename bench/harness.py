@@ -11,6 +11,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import resource
 import statistics
 import sys
 import time
@@ -73,10 +74,15 @@ class Candidate:
 
 @dataclass(slots=True)
 class Times:
-    """What was measured of a candidate: seconds of one unit of its work, for each round."""
+    """What was measured of one unit of a candidate's work, for each round.
+
+    cpu, wall:  seconds
+    faults:     pages of memory that the system had to hand over; in a step that allocates nothing, none
+    """
 
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
+    faults: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -125,34 +131,42 @@ def measure(
             gc.disable()
             for i in range(len(names)):
                 name = names[(i + number) % len(names)]
-                cpu, wall = _time(candidates[name], clock)
                 if number:
-                    measured[name].cpu.append(cpu)
-                    measured[name].wall.append(wall)
+                    _time(candidates[name], clock, measured[name])
+                else:
+                    _time(candidates[name], clock, Times())
     finally:
         if was_on:
             gc.enable()
     return measured
 
 
-def _time(candidate: Candidate, clock: Callable[[], float]) -> tuple[float, float]:
-    """CPU and wall seconds of one unit of a candidate's work."""
+def _time(candidate: Candidate, clock: Callable[[], float], into: Times) -> None:
     candidate.begin()
+    faults = _faults()
     wall, cpu = time.perf_counter(), clock()
     candidate.run()
     spent = clock() - cpu
-    return max(spent, 1e-9) / candidate.times, (time.perf_counter() - wall) / candidate.times
+    into.wall.append((time.perf_counter() - wall) / candidate.times)
+    # Never 0, since others divide by it.
+    into.cpu.append(max(spent, 1e-9) / candidate.times)
+    into.faults.append((_faults() - faults) / candidate.times)
+
+
+def _faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def table(title: str, measured: Mapping[str, Times], peer: str, *, unit: str = "ms") -> str:
-    """The measurements as text: CPU time, and its ratio to the `peer` with the quartiles over the rounds."""
+    """The measurements as text: CPU time, its ratio to the `peer` with the quartiles over the rounds, page faults."""
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
     width = max([len(name) for name in measured])
-    lines = [f"{title} (one thread, CPU time, {len(measured[peer].cpu)} rounds; ratio to {peer})"]
+    lines = [f"{title} (one thread, CPU time, {len(measured[peer].cpu)} rounds; ratio to {peer}; page faults)"]
     for name, times in measured.items():
         low, high = quartiles(times.ratios(measured[peer]))
         ratio = times.ratio(measured[peer])
-        lines.append(f"  {name:<{width}}  {times.median * scale:9.3f} {unit}  x {ratio:6.3f}  [{low:.3f} {high:.3f}]")
+        shown = f"{times.median * scale:9.3f} {unit}  x {ratio:6.3f}  [{low:.3f} {high:.3f}]"
+        lines.append(f"  {name:<{width}}  {shown}  {statistics.median(times.faults):5.0f}")
     return "\n".join(lines)
 
 

@@ -250,3 +250,100 @@ class Lorentz(Peer):
                 self.count_not_finite(new)
             p.copy_(new)
         return self.read(total)
+
+
+class Characters(Peer):
+    """The model of characters.sx: a transformer that normalises before each layer."""
+
+    layers, heads, width = 4, 4, 128
+
+    def __init__(
+        self,
+        torch: Any,
+        first: FirstValues,
+        tokens: Any,
+        tests: Tests,
+        *,
+        span: int,
+        bf16: bool = False,
+        windows: Callable[[int], Any] | None = None,
+    ) -> None:
+        """The peer with its first values.
+
+        tokens:   i64[n], the text
+        bf16:     whether the model computes under PyTorch's autocast to bf16
+        windows:  gives where the examples begin, i64[n 1], of their number; without it they are drawn
+        """
+        super().__init__(torch, tests)
+        self.params = {name: torch.tensor(x, requires_grad=True) for name, x in first.items()}
+        biases = [x for name, x in self.params.items() if name.endswith("/bias")]
+        others = [x for name, x in self.params.items() if not name.endswith("/bias")]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": biases, "lr": 1e-3, "weight_decay": 0.0}, {"params": others, "weight_decay": 0.1}]
+        )
+        self.tokens, self.span, self.bf16 = torch.tensor(tokens), span, bf16
+        self.windows = windows or self.drawn
+
+    def drawn(self, n: int) -> Any:
+        """Windows drawn over all of the text."""
+        return self.torch.randint(0, len(self.tokens) - self.span - 1, (n, 1))
+
+    def linear(self, name: str, x: Any) -> Any:
+        """`x` times the weights of a layer, plus its bias."""
+        return self.torch.nn.functional.linear(x, self.params[f"{name}/w"].T, self.params[f"{name}/bias"])
+
+    def norm(self, name: str, x: Any) -> Any:
+        """The rows of `x`, normalised."""
+        scale, bias = self.params[f"{name}/scale"], self.params[f"{name}/bias"]
+        return self.torch.nn.functional.layer_norm(x, (self.width,), scale, bias)
+
+    def attend(self, name: str, x: Any) -> Any:
+        """Causal attention of several heads."""
+        b, t, _ = x.shape
+        q, k, v = (
+            y.view(b, t, self.heads, self.width // self.heads).transpose(1, 2)
+            for y in self.linear(f"{name}/qkv", x).split(self.width, -1)
+        )
+        y = self.torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.linear(f"{name}/out", y.transpose(1, 2).reshape(b, t, self.width))
+
+    def forward(self, ids: Any) -> Any:
+        """The logits, f32[batch span vocabulary]."""
+        functional = self.torch.nn.functional
+        with self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.bf16):
+            x = functional.embedding(ids, self.params["net/token/table"])
+            x = x + self.params["net/position"][: ids.shape[1]]
+            for layer in range(self.layers):
+                at = f"net/block{layer}"
+                x = x + self.attend(f"{at}/attention", self.norm(f"{at}/norm1", x))
+                up = functional.gelu(self.linear(f"{at}/up", self.norm(f"{at}/norm2", x)), approximate="tanh")
+                x = x + self.linear(f"{at}/down", up)
+                if self.tests.written:
+                    self.count_not_finite(x)
+            return self.linear("net/head", self.norm("net/norm", x)).float()
+
+    def step(self) -> float:
+        """One step: two microbatches of eight windows, the update, the read."""
+        torch = self.torch
+        self.done += 1
+        self.optimizer.param_groups[1]["lr"] = warmup_cosine(1e-3, 50, 600, self.done)
+        self.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for _ in range(2):
+            ids = self.tokens[self.windows(8) + torch.arange(self.span + 1)]
+            logits = self.forward(ids[:, :-1])
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()) / 2
+            loss.backward()
+            if self.tests.written:
+                self.count(~(loss < 3.0))
+            total = total + loss.detach()
+        if self.tests.finite:
+            for p in self.params.values():
+                self.count_not_finite(p.grad)
+        self.optimizer.step()
+        if self.tests.finite:
+            for p in self.params.values():
+                self.count_not_finite(p)
+                self.count_not_finite(self.optimizer.state[p]["exp_avg"])
+                self.count_not_finite(self.optimizer.state[p]["exp_avg_sq"])
+        return self.read(total)

@@ -326,12 +326,25 @@ def save_outputs(folder: Path, step: int, outputs: Mapping[str, Sequence[HostArr
     outputs:  by name, the batches
     raises:   E-RUN-020 where it cannot be written
     """
-    path = folder / f"{step:06d}.safetensors"
+    return save_arrays(folder, f"{step:06d}.safetensors", {name: _joined(batches) for name, batches in outputs.items()})
+
+
+def save_arrays(folder: Path, name: str, arrays: Mapping[str, HostArray]) -> Path:
+    """Writes `arrays` as a safetensors file in `folder`, whole or not at all.  Raises E-RUN-020."""
+    return _save_file(folder, name, safetensors.numpy.save({n: _laid_out(x) for n, x in arrays.items()}))
+
+
+def save_text(folder: Path, name: str, text: str) -> Path:
+    """Writes a text file in `folder`, whole or not at all.  Raises E-RUN-020."""
+    return _save_file(folder, name, text.encode())
+
+
+def _save_file(folder: Path, name: str, contents: bytes) -> Path:
+    path = folder / name
     temporary = folder / f"{_TEMPORARY}{path.name}-{os.getpid()}"
-    joined = {name: _laid_out(_joined(batches)) for name, batches in outputs.items()}
     with _undone_on_failure(path, temporary):
         folder.mkdir(parents=True, exist_ok=True)
-        _write_file(temporary, safetensors.numpy.save(joined))
+        _write_file(temporary, contents)
         os.replace(temporary, path)
         _sync_folder(folder)
     return path

@@ -188,3 +188,34 @@ def status(folder: str, form: str) -> int:
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
     return _perform(lambda: (commands.status(Path(folder), form, sys.stdout), None), "")
+
+
+@sxi.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--device", type=click.Choice(DEVICES), default="auto", help="Where arrays live.")
+def replay(folder: str, device: str) -> int:
+    """Show what the guard looked at that stopped the run in DIR."""
+    from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
+
+    return _perform(lambda: (commands.replay(Path(folder), device, sys.stdout), None), "sxi replay: ")
+
+
+@sxi.command()
+@click.argument("folder", metavar="DIR")
+@click.argument("name", required=False, metavar="PASS")
+@click.option("--checkpoint", "which", metavar="N|best", help="Which checkpoint.  [the newest]")
+@click.option("--out", metavar="DIR", help="Where outputs go.  [DIR/evaluate-DATE-TIME]")
+@_common
+def evaluate(
+    folder: str, name: str | None, which: str | None, out: str | None, sets: tuple[str, ...], device: str
+) -> int:
+    """Perform the passes of the saved run in DIR without a step: prediction.
+
+    A path given by --set is relative to the working folder.
+    """
+    from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
+
+    return _perform(
+        lambda: commands.evaluate(Path(folder), name, which, sets, device, out, sys.stdout, sys.stderr),
+        "sxi evaluate: ",
+    )

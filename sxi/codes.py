@@ -507,6 +507,11 @@ NO_FAILURE = _code(
     "{path} holds no failure that can be shown",
     "A run that a guard stopped keeps what the guard looked at in `failure/`; `sxi replay` shows it.",
 )
+DOES_NOT_FAIL = _code(
+    "RUN-045",
+    "the run in {path} does not fail: it was taken to step {step}",
+    "There is a failure to show where a guard or the finite guard stopped the run.",
+)
 INTERNAL = _code(
     "RUN-041",
     "a fault of sxi itself: {reason}",
@@ -912,6 +917,12 @@ RESUME_DIFFERS = _code(
     "the run cannot go on: {what}",
     "A run goes on with the parameters, states and options it was saved with; what may change is what is reported and "
     "guarded.",
+)
+
+NO_SUCH_PASS = _code(
+    "USE-007",
+    "the run has no pass {name}; its passes are {known}",
+    "A pass is an evaluation that the run's `:evaluate` names.",
 )
 
 

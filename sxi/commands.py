@@ -13,10 +13,12 @@ from sxi import codes, folder
 from sxi.backends import open_backend
 from sxi.errors import SxiError
 from sxi.eval import CONSTANTS
-from sxi.job import Job, resumed
+from sxi.job import Job, resumed, summary_lines
 from sxi.program import Loaded, load_source
 from sxi.reader import Form, Group, Keyword, Number, Symbol, Text, load, read
 from sxi.run import Runner
+from sxi.saved import evaluate as evaluate_saved
+from sxi.saved import program_of, show_failure
 from sxi.source import Source
 from sxi.stages import CheckedStage, check_run
 from sxi.values import Key
@@ -86,6 +88,8 @@ def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | Non
         raise codes.OUT_EXISTS.at(None, path=request.out)
     job = _resumed_job(request, err) if request.resume is not None else _new_job(request, err)
     status, error = job.perform()
+    if job.unkept is not None:
+        err.write(f"what the guard looked at is not kept: {job.unkept}\n")
     if not request.quiet and error is None:
         for line in job.summary():
             out.write(line + "\n")
@@ -125,7 +129,7 @@ def _resumed_job(request: Request, err: TextIO) -> Job:
     assert request.resume is not None
     where = folder.Folder(Path(request.resume))
     identity = where.identity()
-    loaded = load_source(load(request.file)) if request.file else saved_program(where, identity)
+    loaded = load_source(load(request.file)) if request.file else program_of(where, identity)
     settings = {k: folder.decoded(v) for k, v in identity.settings.items()} | settings_of(request.sets)
     options = identity.options | request.options
     stages = checked_stages(loaded, settings, options)
@@ -141,12 +145,6 @@ def _resumed_job(request: Request, err: TextIO) -> Job:
     return job
 
 
-def saved_program(where: folder.Folder, identity: folder.Identity) -> Loaded:
-    """The program as it was run, its data found where the original file has it."""
-    sources = where.sources()
-    return load_source(sources[0], imports=sources[1:], working=identity.working)
-
-
 # check and explain
 
 
@@ -160,8 +158,8 @@ def check(files: Sequence[str], form: str, sets: Sequence[str], out: TextIO, wid
     for file in files:
         try:
             errors = check_file(file, settings_of(sets))
-        except SxiError as error:
-            errors = [error]
+        except SxiError as raised:
+            errors = [raised]
         for error in errors:
             worst = max(worst, error.exit_status)
             if form == "json":
@@ -220,3 +218,25 @@ def status(path: Path, form: str, out: TextIO) -> int:
         if fields.get(name) is not None:
             out.write(f"{name}: {fields[name]}\n")
     return 0
+
+
+def replay(path: Path, device: str, out: TextIO) -> int:
+    """Perform `sxi replay`."""
+    out.write("\n".join(show_failure(path, device)) + "\n")
+    return 0
+
+
+def evaluate(
+    path: Path, name: str | None, which: str | None, sets: Sequence[str], device: str, target: str | None,
+    out: TextIO, err: TextIO,
+) -> tuple[int, SxiError | None]:  # fmt: skip
+    """Perform `sxi evaluate`."""
+    if target is not None and os.path.lexists(target):
+        raise codes.OUT_EXISTS.at(None, path=target)
+    settings = settings_of(sets)
+    points, written, error = evaluate_saved(path, name, which, settings, device, Path(target) if target else None)
+    for line in summary_lines([(p.label, p.value) for p in points]):
+        out.write(line + "\n")
+    if written is not None:
+        err.write(f"outputs are in {written}\n")
+    return (0 if error is None else error.exit_status), error

@@ -182,7 +182,7 @@ def finite_error(what: str, count: float, step: int) -> SxiError:
     """The finite guard's error: `what` is `loss`, `gradient of NAME` or `update of NAME`."""
     error = codes.NOT_FINITE.at(None, what=what, count=count_text(count), step=step)
     error.data = {
-        "code": error.code, "message": error.message, "guard": None, "meta": {},
+        "code": error.code, "message": error.message, "guard": None, "what": what, "meta": {},
         "count": json_count(count), "step": step, "source": None,
     }  # fmt: skip
     return error

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from sxi import checkpoint, codes
+from sxi import checkpoint, codes, replay
 from sxi.arraytype import ArrayType
 from sxi.errors import SxiError
 from sxi.folder import Folder
@@ -65,6 +65,7 @@ class Job:
     resumed:  the step it goes on from, None for a new run
     best:     the best value of `:keep-best` so far
     last:     the last value of each metric, for the summary
+    unkept:   why `failure/` could not be written, where it could not
     """
 
     runner: Runner
@@ -76,6 +77,7 @@ class Job:
     last: dict[str, tuple[Label, float]] = field(default_factory=dict)
     stop: Stop = field(default_factory=Stop)
     saved: int | None = None
+    unkept: SxiError | None = None
     _since: tuple[float, int] | None = None
     _handles: dict[int, tuple[Label, str]] = field(default_factory=dict)
     status: Status = field(init=False)
@@ -233,7 +235,16 @@ class Job:
             self.stream.annotation(report.step, f"guard {failure.guard.name} failed", **facts)
         self.stream.flush()
         described = {**error.data, "also": [other.data for other in failure.also]}
+        self._look(report, failure)
         return self._end("failed", f"failed: {error}", FAILED, error=error, described=described, step=report.step)
+
+    def _look(self, report: Report, failure: Failure) -> None:
+        """Keep what the guard looked at; where that cannot be kept, the guard's failure is what counts."""
+        try:
+            evidence = replay.examine(self.runner, report)
+            replay.keep(self.folder.failure, failure.error.data, failure.error.chain, evidence)
+        except SxiError as error:
+            self.unkept = error
 
     def _failed_to_run(self, error: SxiError) -> tuple[int, SxiError | None]:
         """The disk or the data failed: say so wherever that is still possible."""
@@ -271,11 +282,16 @@ class Job:
 
     def summary(self) -> list[str]:
         """`name k=v value` for the last value of each metric."""
-        lines = []
-        for label, value in self.last.values():
-            meta = [f"{k}={metadata_text(v)}" for k, v in label.meta.items()]
-            lines.append(" ".join([label.name, *meta, f"{value:.6g}"]))
-        return lines
+        return summary_lines(list(self.last.values()))
+
+
+def summary_lines(values: Sequence[tuple[Label, float]]) -> list[str]:
+    """`name k=v value` for each, metadata in the order written."""
+    lines = []
+    for label, value in values:
+        meta = [f"{k}={metadata_text(v)}" for k, v in label.meta.items()]
+        lines.append(" ".join([label.name, *meta, f"{value:.6g}"]))
+    return lines
 
 
 def resumed(runner: Runner, folder: Folder, run_id: str) -> tuple[dict[str, Any], Path, list[str]]:
@@ -283,14 +299,19 @@ def resumed(runner: Runner, folder: Folder, run_id: str) -> tuple[dict[str, Any]
     found, skipped = checkpoint.newest(folder.checkpoints, run_id)
     if found is None:
         raise codes.NO_CHECKPOINT.at(None, path=folder.checkpoints, notes=tuple(skipped))
-    arrays, rest = checkpoint.load(found)
     runner.begin()
+    return load_state(runner, found), found, skipped
+
+
+def load_state(runner: Runner, path: Path) -> dict[str, Any]:
+    """Make a checkpoint the state of a runner that has begun; what else the checkpoint kept."""
+    arrays, rest = checkpoint.load(path)
     _check_same(runner, arrays, rest)
     runner.enter(rest["stage"])
     runner.state.load(arrays, runner.backend)
     runner.step, runner.stage_start = rest["step"], rest["stage_start"]
     runner.history.load(rest["history"])
-    return rest, found, skipped
+    return rest
 
 
 def _check_same(runner: Runner, arrays: dict[str, Any], rest: dict[str, Any]) -> None:

@@ -23,11 +23,12 @@ from sxi.forms.stages import History
 from sxi.guards import Total
 from sxi.layout import Point, cleared
 from sxi.options import Pass, Run
+from sxi.plan import Plan
 from sxi.random import Draws
 from sxi.ranks import Ranks, Solo
 from sxi.stages import CheckedStage, new_history
 from sxi.state import State, Values
-from sxi.tracing import first_states, initial_value
+from sxi.tracing import StepGraph, first_states, initial_value
 from sxi.values import DataRecord
 
 
@@ -170,7 +171,7 @@ class Runner:
         due = [p for p in self.compiled.passes if self._is_due(p[False].option)]
         for plans in due:
             yield report
-            report = self.take_pass(plans[self._sampled(self.step)])
+            report = self.take_pass(plans[self.is_sampled(self.step)])
             if report.failure is not None:
                 yield report
                 return
@@ -193,17 +194,33 @@ class Runner:
     def _is_due(self, option: Pass) -> bool:
         return self.step == self.steps or (option.every is not None and self.step % option.every == 0)
 
-    def _sampled(self, step: int) -> bool:
+    def is_sampled(self, step: int) -> bool:
+        """Whether selected diagnostics run on that step."""
         checked = self.compiled.checked
         return checked.samples and step % checked.run.sample_every == 0
+
+    def step_plan(self, step: int) -> StepPlan:
+        """The plan of that step, sampled or not."""
+        return self.compiled.steps[self.is_sampled(step)]
+
+    def _cleared(self, plan: StepPlan) -> Array:
+        return cleared(self.backend, plan.size, [plan.gathering.layout, plan.update_gathering.layout])
+
+    def gradients(self, step: int) -> tuple[list[Array], list[Array]]:
+        """The gradients and the states' next values of a step, computed again; nothing is counted."""
+        plan = self.step_plan(step)
+        return self._microbatches(plan, self._cleared(plan), step)
+
+    def updated(self, plan: StepPlan, gradients: list[Array], nexts: list[Array], step: int) -> Values:
+        """The next values of everything, computed again; nothing is counted."""
+        return self._update(plan, gradients, nexts, self._cleared(plan), step)
 
     def take_step(self) -> Report:
         """One step: computed, judged, and committed where its verdict is good."""
         step = self.step + 1
-        plan = self.compiled.steps[self._sampled(step)]
-        counters = cleared(self.backend, plan.size, [plan.gathering.layout, plan.update_gathering.layout])
+        plan = self.step_plan(step)
+        counters = self._cleared(plan)
         gradients, nexts = self._microbatches(plan, counters, step)
-        gradients, nexts = self._means(plan, gradients, nexts)
         values = self._update(plan, gradients, nexts, counters, step)
         self.state.offer(values)
         totals = self.backend.read(counters)  # the step's one read
@@ -218,7 +235,7 @@ class Runner:
         return Report(step, points, failure)
 
     def _microbatches(self, plan: StepPlan, counters: Array, step: int) -> tuple[list[Array], list[Array]]:
-        """Run each microbatch: the sums of gradients and of states' next values; counts go to the counters."""
+        """Run each microbatch: the mean gradients and the states' next values; counts go to the counters."""
         run = self.run
         given = self.state.inputs()
         n_grads = len(plan.graph.grads)
@@ -226,27 +243,42 @@ class Runner:
         mine = self.ranks.microbatches(run.microbatches)
         for m in mine:
             self.draws.at(step, m)
-            out = plan.plan.run(self._inputs(plan, given, step, m), self.draws)
+            out = plan.plan.run(self.batch_inputs(plan.graph, plan.plan, given, step, m), self.draws)
             self.backend.tally(counters, [plan.loss], out[:1])
             n_nexts = sum([n for _, _, n in plan.nexts])
             plan.gathering.add(self.backend, counters, out[1 + n_grads + n_nexts :], is_last=m == run.microbatches - 1)
             own = out[1 : 1 + n_grads] + self._reduced_nexts(plan, out[1 + n_grads : 1 + n_grads + n_nexts])
             sums = own if not sums else self._accumulated(plan, sums, own, n_grads)
         gradients, _, _, _ = self.ranks.reduce(sums[:n_grads], counters, None, failed=False)
-        return gradients, sums[n_grads:]
+        return self._means(plan, gradients, sums[n_grads:])
 
-    def _inputs(
-        self, plan: StepPlan, given: dict[tuple[str, str], Array], step: int, m: int
+    def batch_inputs(
+        self, graph: StepGraph, plan: Plan, given: dict[tuple[str, str], Array], step: int, m: int
     ) -> dict[tuple[str, str], Array]:
+        """What a plan of the step's graph is given for microbatch `m`."""
         run = self.run
         inputs = {**given}
         if self.order is not None and isinstance(run.data, DataRecord):
             rows = data.chunk(self.order.rows(step, run.batch), run.microbatches, m)
-            for name in plan.graph.batch:
-                if ("batch", name) in plan.plan.inputs:
+            for name in graph.batch:
+                if ("batch", name) in plan.inputs:
                     inputs["batch", name] = self.backend.asarray(run.data.columns[name].rows(rows))
-        if ("step", "step") in plan.plan.inputs:
+        self._give_step(inputs, plan, step)
+        return inputs
+
+    def _give_step(self, inputs: dict[tuple[str, str], Array], plan: Plan, step: int) -> None:
+        if ("step", "step") in plan.inputs:
             inputs["step", "step"] = self.backend.asarray(np.int32(step))
+
+    def update_inputs(
+        self, plan: Plan, made: StepPlan, gradients: list[Array], step: int
+    ) -> dict[tuple[str, str], Array]:
+        """What a plan of the update's graph is given; its draws are placed."""
+        inputs = self.state.inputs()
+        for name, g in zip(made.graph.params, gradients, strict=True):
+            inputs["grad", name] = g
+        self._give_step(inputs, plan, step)
+        self.draws.at(step, 0)
         return inputs
 
     def _accumulated(self, plan: StepPlan, sums: list[Array], own: list[Array], n_grads: int) -> list[Array]:
@@ -281,12 +313,7 @@ class Runner:
     def _update(self, plan: StepPlan, gradients: list[Array], nexts: list[Array], counters: Array, step: int) -> Values:
         """The next values of everything, beside the current ones."""
         backend = self.backend
-        inputs = self.state.inputs()
-        for name, g in zip(plan.graph.params, gradients, strict=True):
-            inputs["grad", name] = g
-        if ("step", "step") in plan.update.inputs:
-            inputs["step", "step"] = backend.asarray(np.int32(step))
-        self.draws.at(step, 0)
+        inputs = self.update_inputs(plan.update, plan, gradients, step)
         out = plan.update.run(inputs, self.draws)
         current = self.state.current
         values = Values({}, dict(current.states), {})
@@ -382,8 +409,21 @@ class Runner:
                 self.history.add(p.label.name, pass_name, meta, p.value)
 
     def _run_batch(
-        self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[Any, Array]
+        self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[tuple[str, str], Array]
     ) -> list[Array]:
+        inputs = self.pass_inputs(plan, variant, batch, number, plan.plans[variant], given)
+        return plan.plans[variant].run(inputs, self.draws)
+
+    def pass_inputs(
+        self,
+        plan: PassPlan,
+        variant: int,
+        batch: slice,
+        number: int,
+        one: Plan,
+        given: dict[tuple[str, str], Array],
+    ) -> dict[tuple[str, str], Array]:
+        """What a plan of a pass's graph is given for a batch; its draws are placed."""
         option = plan.option
         inputs = dict(given)
         made = plan.generators[variant]
@@ -394,12 +434,11 @@ class Runner:
         elif isinstance(option.data, DataRecord):
             rows = option.data.splits[option.split][batch] if option.split else batch
             for name in plan.graphs[variant].batch:
-                if ("batch", name) in plan.plans[variant].inputs:
+                if ("batch", name) in one.inputs:
                     inputs["batch", name] = self.backend.asarray(option.data.columns[name].rows(rows))
-        if ("step", "step") in plan.plans[variant].inputs:
-            inputs["step", "step"] = self.backend.asarray(np.int32(self.step))
+        self._give_step(inputs, one, self.step)
         self.draws.at(self.step, number)
-        return plan.plans[variant].run(inputs, self.draws)
+        return inputs
 
 
 def guard_failure(total: Total, step: int, pass_name: str | None = None) -> Failure:

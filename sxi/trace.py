@@ -71,6 +71,7 @@ class Recording:
     """What the walk of a graph found besides its operations.
 
     guards, tallies:   the guard slots, and (slot, count) for each evaluation, f32[] values
+    operands:          for each evaluation what it looked at: an array, a host number or a count
     series:            metrics, and diagnostics that run
     diagnostics:       every diagnostic that stands in the graph: (name, selected, span)
     nexts:             state name -> the values given to it
@@ -79,6 +80,7 @@ class Recording:
 
     guards: GuardTable = field(default_factory=GuardTable)
     tallies: list[tuple[int, Any]] = field(default_factory=list)
+    operands: list[Any] = field(default_factory=list)
     series: SeriesTable = field(default_factory=SeriesTable)
     diagnostics: dict[str, tuple[bool, Span]] = field(default_factory=dict)
     nexts: dict[str, list[Any]] = field(default_factory=dict)
@@ -213,6 +215,7 @@ class Trace(Frame):
         slot = self.recording.guards.slot(made)
         with self.unrounded():
             self.recording.tallies.append((slot, as_count(self.emitter, count)))
+            self.recording.operands.append(guard.operand)
 
     def report(self, series: Series, value: Any) -> None:
         series.graph, series.group = self.place, self.group

@@ -66,6 +66,9 @@ class Backend(Protocol):
     def function(self, primitive: Primitive) -> Callable[..., Array]:
         """What computes a primitive here: its own function, or a faster one of the same results."""
 
+    def aside(self) -> AbstractContextManager[Any]:
+        """What is read in it belongs to no step: a failure is looked at again."""
+
     def synchronize(self) -> None:
         """Wait for all that was asked of the device; nothing on a host backend."""
 

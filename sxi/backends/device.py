@@ -79,6 +79,9 @@ class DeviceBackend:
     def count_true(self, mask: Array) -> Array:
         return self.xp.count_nonzero(mask).astype("float64")
 
+    def aside(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
     def computing(self) -> AbstractContextManager[Any]:
         return nullcontext()  # a device has no floating-point flags
 

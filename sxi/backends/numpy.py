@@ -6,7 +6,7 @@ No method here warns, so only what computes with `xp` stands in `computing`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from math import isfinite, isnan
 from typing import Any
 
@@ -84,6 +84,9 @@ class NumpyBackend:
     def _count_rounded_once(self, xp: Any, x: Array) -> Array:  # noqa: ARG002 - a primitive's function takes its `xp`
         """The primitive's count, f32[], by the screen that reads clean data once."""
         return np.float32(self.count_nonfinite(x))
+
+    def aside(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def synchronize(self) -> None:
         pass

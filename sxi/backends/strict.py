@@ -410,6 +410,12 @@ class StrictBackend(DeviceBackend):
         return [f"{count} × {read}" for read, count in Counter(self.reads).most_common()]
 
     @contextmanager
+    def aside(self) -> Iterator[None]:
+        before = len(self.reads)
+        yield
+        del self.reads[before:]
+
+    @contextmanager
     def forbid_reads(self) -> Iterator[None]:
         """Make a host read raise HostRead, after it is written down."""
         before, self._device.reads_forbidden = self._device.reads_forbidden, True
