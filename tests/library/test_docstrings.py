@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -14,17 +15,8 @@ from sxi.values import Definition, Function
 from tests.library.running import checked
 
 LAYERS = [
-    "linear",
-    "embed",
-    "layer-norm-with",
-    "rms-norm-with",
-    "self-attention",
-    "mlp",
-    "conv",
-    "batch-norm",
-    "gru",
-    "lstm",
-]
+    "linear", "embed", "layer-norm-with", "rms-norm-with", "self-attention", "mlp", "conv", "batch-norm", "gru", "lstm",
+]  # fmt: skip
 INITIALIZERS = ["zeros-init", "ones-init", "constant-init", "normal-init", "uniform-init", "glorot", "he"]
 OPTIMIZERS = ["sgd", "momentum", "adam", "adamw", "lion", "rmsprop"]
 SCHEDULES = ["constant", "linear-warmup", "cosine", "warmup-cosine", "step-decay"]
@@ -62,8 +54,6 @@ def test_a_docstring_says_what_is_taken_and_given(name: str) -> None:
 
 def test_the_library_itself_holds_no_guard_and_no_metric() -> None:
     """Outside its docstrings and comments."""
-    from importlib import resources
-
     for entry in (resources.files("sxi") / "library").iterdir():
         if entry.name.endswith(".sx"):
             code = re.sub(r'"(\\.|[^"\\])*"|;.*', "", entry.read_text(encoding="utf-8"))
@@ -81,20 +71,21 @@ HOST = """
     (linear "out" (* (param "gain" [4] :init (constant-init :value 2.0)) h) 2)))
 EVALUATE
 (objective (batch)
-  (let ((x (:x batch)) (ids (:ids batch)) (h (@ x (param "hidden" [16 4] :init he))) (loss (+ (mean h) (loss-of batch))))
+  (let ((x (:x batch)) (ids (:ids batch)) (h (@ x (param "hidden" [16 4] :init he)))
+        (loss (+ (mean h) (loss-of batch))))
     (+ loss (* 0.0 (sum OBJECTIVE)))))
-(run r :data points :batch 4 :steps 2 :optimizer (adamw :lr 1e-3 :ema 0.9) DIAGNOSTICS)
+(run r :data points :batch 4 :steps 2 :optimizer (adamw :lr 1e-3 :ema 0.9) OPTIONS)
 """
 
 
 def examples(doc: str) -> list[str]:
     """The reporting forms that a docstring shows, whole."""
-    found = []
+    found, end = [], 0
     for match in re.finditer(rf"\(({'|'.join(FORMS)}) ", doc):
-        if found and match.start() < end:
+        if match.start() < end:  # it stands in one that was found
             continue
-        depth, end = 0, match.start()
-        while depth or end == match.start():
+        end, depth = match.start() + 1, 1
+        while depth:
             depth += {"(": 1, ")": -1}.get(doc[end], 0)
             end += 1
         found.append(doc[match.start() : end])
@@ -107,14 +98,10 @@ def test_the_guard_that_a_docstring_shows_is_accepted_and_counts(name: str) -> N
     assert len(shown) == 1
     is_pass = shown[0].startswith("(evaluate ")
     samples = "(diagnostic " in shown[0]
-    text = (
-        HOST.replace("EVALUATE", shown[0] if is_pass else "")
-        .replace("OBJECTIVE", "h" if is_pass else shown[0])
-        .replace(
-            "DIAGNOSTICS",
-            ':evaluate [(held :data points :batch 4 :examples 8)]' if is_pass else ':diagnostics ["*"] :sample-every 1' if samples else "",
-        )
-    )  # fmt: skip
-    checks = checked(text)[0].checked
+    options = ':diagnostics ["*"] :sample-every 1' if samples else ""
+    if is_pass:
+        options = ":evaluate [(held :data points :batch 4 :examples 8)]"
+    text = HOST.replace("EVALUATE", shown[0] if is_pass else "").replace("OBJECTIVE", "h" if is_pass else shown[0])
+    checks = checked(text.replace("OPTIONS", options))[0].checked
     graph: Any = checks.passes[0].graphs[False][0] if is_pass else checks.steps[samples]
     assert len(graph.recording.tallies) >= 1

@@ -136,7 +136,8 @@ LAYERS: dict[str, tuple[str, Any, Weights, Callable[[Any, Any], Any], Any]] = {
         lambda layer: dense("m/0", layer[0]) | dense("m/1", layer[2]) | dense("m/2", layer[4]), CALL, normal(ROWS, 3),
     ),
     "mlp with its own activation": (
-        '(mlp "m" x [5 2] :activation (lambda (h) (tanh (* 2.0 h))))', lambda: nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)),
+        '(mlp "m" x [5 2] :activation (lambda (h) (tanh (* 2.0 h))))',
+        lambda: nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)),
         lambda layer: dense("m/0", layer[0]) | dense("m/1", layer[1]),
         lambda layer, x: layer[1](torch.tanh(2 * layer[0](x))), normal(ROWS, 3),
     ),
