@@ -219,7 +219,7 @@ def run_command(golden: Golden, folder: Path, *more: str) -> Outcome:
     out = ["--out", "out"] if command == "run" and "--out" not in rest else []
     with working_in(folder):
         exit, stdout, stderr = perform([command, golden.name, *out, *rest, *more])
-        found = places(golden.name) if exit == 4 else []
+        found = places(golden.name, settings_in(rest)) if exit == 4 else []
     kept = [line for line in stderr if not PROGRESS.match(line) and not READS.match(line)]
     outcome = Outcome(exit, stdout, kept, found)
     if (folder / "out").is_dir():
@@ -252,11 +252,17 @@ def perform(arguments: list[str]) -> tuple[int, list[str], list[str]]:
     return exit, texts[0], texts[1]
 
 
-def places(name: str) -> list[tuple[int, int, str]]:
+def settings_in(arguments: list[str]) -> list[str]:
+    """The `--set name=value` among a command's arguments."""
+    return [part for i, word in enumerate(arguments) if word == "--set" for part in arguments[i : i + 2]]
+
+
+def places(name: str, settings: list[str]) -> list[tuple[int, int, str]]:
     """Line, column and code of each error of the program that has a place in it."""
-    _, lines, _ = perform(["check", "--format", "json", name])
-    errors = json.loads("\n".join(lines))
-    return [(e["line"], e["column"], e["code"]) for e in errors if e.get("file") == name]
+    _, lines, _ = perform(["check", "--format", "json", name, *settings])
+    errors = [e for e in json.loads("\n".join(lines)) if e["file"] == name]
+    starts = [e["span"]["start"] for e in errors]
+    return [(at["line"], at["column"], e["code"]) for at, e in zip(starts, errors, strict=True)]
 
 
 def read_folder(folder: Path, outcome: Outcome) -> None:
