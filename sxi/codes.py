@@ -835,7 +835,8 @@ OUT_OF_PLACE = _code(
 UNKNOWN_STATE = _code(
     "EVAL-024",
     "there is no state {name}; the states are {known}",
-    "`next` gives a value to a state that a `state` form has declared, under the same scopes.",
+    "`next` gives a value to a state that a `state` form has declared, under the same scopes. `reading` reads a "
+    "state that the parameter's optimizer keeps, of the parameter's own type: (adamw :lr 1e-3 :ema 0.999) keeps `ema`.",
     breaks="""
         (generator points (n) {:x (normal [n 3])})
         (objective (batch)
@@ -923,6 +924,17 @@ NO_SUCH_PASS = _code(
     "USE-007",
     "the run has no pass {name}; its passes are {known}",
     "A pass is an evaluation that the run's `:evaluate` names.",
+)
+
+NO_COMMAND = _code(
+    "USE-020",
+    "there is no command ,{name}",
+    "At the prompt a line that begins with a comma is a command; `,help` lists them.",
+)
+COMMAND_MISUSED = _code(
+    "USE-021",
+    ",{name}: {what}",
+    "A command of the prompt takes what `,help` says, and some need a loaded file or a run.",
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from sxi import contracts, series
+from sxi import codes, contracts, series
 from sxi.backends import Backend
 from sxi.layout import Gathering, Layout
 from sxi.options import Pass, Run, run_of
@@ -116,6 +116,7 @@ def _check_params(tracer: Tracer) -> bool:
 def _check_whole(checked: Checked) -> Checked:
     """What is known when every graph is: what diagnostics select, sampled steps, the rate."""
     tracer = checked.tracer
+    _check_readings(checked)
     _check_selection(checked)
     if checked.samples:
         checked.steps[True] = tracer.step(sampled=True)
@@ -130,6 +131,21 @@ def _check_pass(tracer: Tracer, option: Pass) -> CheckedPass:
     full, rest = divmod(option.examples, option.batch)
     sizes = ([option.batch] if full else []) + ([rest] if rest else [])
     return CheckedPass(option, {False: [tracer.evaluation(option, n, sampled=False) for n in sizes]}, sizes)
+
+
+def _check_readings(checked: Checked) -> None:
+    """Every parameter that `reading` replaces has a state of that name and of its own type in its optimizer."""
+    states = checked.updates[False].states
+    types = {f"{state}/{param}": type for (param, state), type in states.items()}
+    for _, graph in checked.graphs:
+        for (kind, name), op in graph.graph.sources.items():
+            if kind != "optimizer" or types.get(name) == op.type:
+                continue
+            state, _, param = name.partition("/")
+            known = ", ".join([f"{s} {t}" for (p, s), t in states.items() if p == param])
+            error = codes.UNKNOWN_STATE.at(op.span, name=f"{state} {op.type} of {param}", known=known or "none")
+            error.chain = op.call.calls() if op.call else []
+            raise error
 
 
 def _check_selection(checked: Checked) -> None:

@@ -83,3 +83,23 @@ def test_a_state_may_be_bound_by_another_name_once(state: str, code: str) -> Non
     with pytest.raises(SxiError) as caught:
         checked(text)
     assert caught.value.code.startswith(code)
+
+
+@pytest.mark.parametrize(("name", "known"), [("nope", "m f32\\[2 3\\], taken i32"), ("taken", "m f32"), ("m", None)])
+def test_reading_names_a_state_of_the_parameters_type(name: str, known: str | None) -> None:
+    text = f"""
+        (generator points (n) {{:x (normal [n 2])}})
+        (define (predicted batch) (linear "l" (:x batch) 3 :bias false))
+        (objective (batch) (mean (square (predicted batch))))
+        (optimizer counting (p g) :state ((m (zeros-like p)) (taken (array 0)))
+          (update (- p g) :m (+ m g) :taken (+ taken 1)))
+        (evaluate held (batch) (metric "held" (mean (square (reading "{name}" (predicted batch))))))
+        (run r :data points :batch 4 :steps 1 :optimizer counting
+          :evaluate [(held :data points :batch 4 :examples 4)])"""
+    if known is None:
+        assert checked(text)[0].checked.passes[0].graphs[False][0].graph.sources["optimizer", "m/l/w"].shape == (2, 3)
+        return
+    with pytest.raises(SxiError, match=f"there is no state {name} f32.* of l/w; the states are {known}") as caught:
+        checked(text)
+    assert caught.value.code == "E-EVAL-024"
+    assert [called for called, _ in caught.value.chain] == ["linear", "predicted"]
