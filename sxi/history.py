@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -77,7 +78,7 @@ class Track:
     def stride(self, window: int) -> int:
         """How many steps lie between its values, by the last `window` of them."""
         steps = [s for s, _ in list(self.recent)[-window - 1 :]]
-        return min([b - a for a, b in zip(steps, steps[1:], strict=False)], default=1)
+        return min([b - a for a, b in pairwise(steps)], default=1)
 
 
 def _merged(course: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -117,12 +118,12 @@ class SeriesLog:
                 track.add(step, value)
 
     def fail(self, step: int, name: str, meta: dict[str, Any]) -> None:
-        """Mark the series of the guard `name` that failed; the runtime's metadata may stand in the series' beside."""
+        """Mark a guard's series as failed at `step`, until it reports a zero again."""
         with self.lock:
             self.version += 1
-            for track in self.tracks.values():
-                if track.name == f"guard/{name}" and meta.items() <= track.meta.items():
-                    track.failed = step
+            track = self.tracks.get(identity(name, meta))
+            if track is not None:
+                track.failed = step
 
     def in_order(self) -> list[Track]:
         """The series: failed ones first, then guards, then the rest, each in the order of the walk."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from sxi.guards import count_text
@@ -193,8 +194,10 @@ def plot_lines(track: Track, *, width: int, height: int, unicode: bool = True) -
     rows = max(1, min(height - 2, 12))
     drawn = _braille(values, low, high, rows) if unicode else _stars(values, low, high, rows)
     lines = []
+    middle = rows - 1 - _height(low, low, high, rows)
     for number, row in enumerate(drawn):
-        label = labels[0] if number == 0 else labels[1] if number == rows - 1 else ""
+        label = labels[0] if number == (middle if low == high else 0) else labels[1] if number == rows - 1 else ""
+        label = "" if low == high and number != middle else label
         lines.append(f"{label.rjust(margin)} {row}".rstrip())
     lines += _odd_values(values, across, margin, marks)
     first, last = str(track.first), str(track.last_step)
@@ -210,7 +213,7 @@ def _course(course: list[tuple[int, float]], places: int) -> list[float | None]:
     first, last = course[0][0], course[-1][0]
     width = -(-(last - first + 1) // places)
     # a series with a value each k steps has a place for each of its values, and no gaps between them
-    gaps = [b - a for (a, _), (b, _) in zip(course, course[1:], strict=False)]
+    gaps = [b - a for (a, _), (b, _) in pairwise(course)]
     width = max(width, min(gaps, default=1))
     values: list[float | None] = [None] * ((last - first) // width + 1)
     for number, value in course:
