@@ -48,11 +48,11 @@ def settings_of(sets: Sequence[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise codes.BAD_SET.at(None, text=text, reason="expected name=value")
-        found[name] = constant(value, text)
+        found[name] = constant(value)
     return found
 
 
-def constant(value: str, text: str) -> Any:
+def constant(value: str) -> Any:
     """The constant that `value` writes; a word that is none is a string, so that a path needs no quotes."""
     try:
         forms = read(Source("--set", value))

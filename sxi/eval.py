@@ -374,7 +374,11 @@ def _call_builtin(
     frame.call = Link(outer, number, "", None)
     places = spans[0] if spans else [span] * len(args)
     try:
-        value = f.call(frame, args, keywords, span, *([places] if f.takes_spans else []))
+        # a call of starred arguments would nest on the C stack
+        if f.takes_spans:
+            value = f.call(frame, args, keywords, span, places)
+        else:
+            value = f.call(frame, args, keywords, span)
     except Refusal as refusal:
         error = refusal.error()
         error.span = span if refusal.operand is None else places[refusal.operand]

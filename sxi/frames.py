@@ -77,8 +77,10 @@ class Frame:
     def full_name(self, name: str) -> str:
         return "/".join([*self.scope, name])
 
-    def leaves(self, x: Any, span: Span) -> list[Value]:
-        """The arrays of an argument that a gradient is taken by, in order.  Refused where there is none."""
+    def leaves(self, x: Any, span: Span) -> list[Any]:
+        """The arrays, or the one number, of an argument that a gradient is taken by, in order.  Refused where there is none."""
+        if is_number(x):
+            return [x]
         found: list[Value] = []
         gathered(x, found)
         floats = [v for v in found if v.type.is_float]
@@ -105,6 +107,7 @@ class Frame:
 
 
 def gathered(x: Any, found: list[Value]) -> None:
+    """Put the arrays of a structure into `found`, in order."""
     if isinstance(x, Value):
         found.append(x)
     elif isinstance(x, list):
@@ -113,8 +116,6 @@ def gathered(x: Any, found: list[Value]) -> None:
     elif isinstance(x, dict):
         for e in x.values():
             gathered(e, found)
-    elif is_number(x):
-        found.append(x)
 
 
 def rebuilt(x: Any, leaves: Iterator[Any]) -> Any:

@@ -20,7 +20,6 @@ from sxi.source import Span
 MOST_OPS = 200_000
 
 
-@dataclass(frozen=True, slots=True)
 class Link:
     """One call, or one turn of a fold, in the chain that leads to an operation.
 
@@ -28,10 +27,11 @@ class Link:
     name:    what was called, "" for a turn
     """
 
-    parent: Link | None
-    number: str
-    name: str
-    span: Span | None
+    # One is made for each call and each turn, so it is a plain class: a dataclass costs three times as much.
+    __slots__ = ("name", "number", "parent", "span")
+
+    def __init__(self, parent: Link | None, number: str, name: str, span: Span | None) -> None:
+        self.parent, self.number, self.name, self.span = parent, number, name, span
 
     def calls(self) -> list[tuple[str, Span]]:
         """(what was called, where), innermost first."""

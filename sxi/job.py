@@ -38,7 +38,7 @@ class Stop:
 
     asked: int | None = None
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
         if self.asked is not None and number == signal.SIGINT:
             raise Interrupted
         self.asked = self.asked or number
@@ -110,7 +110,7 @@ class Job:
             if report.failure is not None:
                 return self._fail(report, report.failure)
             if report.ends_step:
-                self._after_step(report)
+                self._after_step()
                 if self.stop.asked is not None and runner.step < runner.steps:
                     if self.saved != runner.step:
                         self._save()
@@ -167,7 +167,7 @@ class Job:
             assert report.pass_name is not None
             checkpoint.save_outputs(self.folder.outputs / report.pass_name, report.step, report.outputs)
 
-    def _after_step(self, report: Report) -> None:
+    def _after_step(self) -> None:
         runner = self.runner
         every = runner.run.checkpoint_every
         if every is not None and runner.step % every == 0:
@@ -177,7 +177,8 @@ class Job:
         self.status.update(step=runner.step, throughput=self._throughput())
 
     def _shown(self) -> list[tuple[str, float]]:
-        return [(label.name, value) for label, value in self.last.values()]
+        stage = self.runner.stages[self.runner.stage].name
+        return [(label.name, value) for label, value in self.last.values() if label.meta.get("stage", stage) == stage]
 
     def _throughput(self) -> float | None:
         now = time.monotonic()

@@ -93,7 +93,7 @@ _GLOBS: tuple[str, Callable[[Any], bool]] = (
 )  # fmt: skip
 _SPLIT: tuple[str, Callable[[Any], bool]] = ("a keyword, :train", lambda x: isinstance(x, Key))
 _DATA: tuple[str, Callable[[Any], bool]] = ("data or a generator", lambda x: isinstance(x, DataRecord | Generator))
-_ANY: tuple[str, Callable[[Any], bool]] = ("", lambda x: True)
+_ANY: tuple[str, Callable[[Any], bool]] = ("", lambda _: True)
 _START = ('a path, or a list of ("glob" "path")', lambda x: isinstance(x, str | list))
 _BEST: tuple[str, Callable[[Any], bool]] = (
     'a metric and :min or :max, ["accuracy" :max]',

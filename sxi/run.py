@@ -132,6 +132,7 @@ class Runner:
                     if isinstance(x, EagerArray)
                     else emitter.constant(float(x), d.type.dtype)
                 )
+                assert isinstance(x, EagerArray)
                 made[kind, name] = x
                 target = values.params if kind == "param" else values.states
                 target[name] = self.backend.asarray(host.to_host(x.data))

@@ -17,6 +17,7 @@ import pytest
 
 from sxi import backends, checkpoint, commands
 from sxi.cli import main
+from sxi.run import Runner
 from sxi.stream import read
 
 FILE = "program.sx"
@@ -30,6 +31,7 @@ class Finished:
     status:     the exit status; out, err: what it wrote
     folder:     of the run
     reads:      on a strict device, where the host read: `run.py`, `state.py`, in order
+    runner:     what took the steps, None where none could be made
     """
 
     status: int
@@ -37,6 +39,7 @@ class Finished:
     err: str
     folder: Path
     reads: list[str] = field(default_factory=list)
+    runner: Any = None
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -111,6 +114,13 @@ class Finished:
         return {name: x.tobytes() for name, x in self.saved(step).items()}
 
     @property
+    def held_bytes(self) -> dict[str, bytes]:
+        """What the run holds in memory where it ended, as bytes: parameters, states, optimizer states."""
+        state, backend = self.runner.state, self.runner.backend
+        assert state.spare is None, "nothing that a step computed waits for a verdict"
+        return {name: x.tobytes() for name, x in state.to_host(backend).items()}
+
+    @property
     def reads_of_steps(self) -> int:
         """How often the host read on behalf of steps and passes; checkpoints are of `state.py`."""
         assert set(self.reads) <= {"run.py", "state.py"}, self.reads
@@ -159,11 +169,18 @@ class Program:
             opened.append(backends.open_backend(name))
             return opened[-1]
 
+        runners: list[Any] = []
+
+        def make_runner(*arguments: Any, **options: Any) -> Runner:
+            runners.append(Runner(*arguments, **options))
+            return runners[-1]
+
         with self.patch.context() as patched:
             patched.setattr(commands, "open_backend", open_backend)
+            patched.setattr(commands, "Runner", make_runner)
             status, shown, said = self.command("run", file, *where, "--quiet", *device, *arguments)
         reads = [Path(r.path).name for b in opened if hasattr(b, "reads") for r in b.reads]
-        return Finished(status, shown, said, folder, reads)
+        return Finished(status, shown, said, folder, reads, runners[0] if runners else None)
 
     def refused(self, text: str, **columns: Any) -> list[dict[str, Any]]:
         """What `sxi check` finds in a program, which `sxi run` must refuse likewise before any step."""

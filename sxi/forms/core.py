@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sxi import codes, contracts
-from sxi.errors import SxiError
 from sxi.eval import (
     bindable,
     function_node,
@@ -23,7 +22,6 @@ from sxi.graph import Link
 from sxi.names import Scope
 from sxi.primitives.declare import Value
 from sxi.reader import Form, Group, Keyword, Symbol, Text
-from sxi.source import Span
 from sxi.values import Cell, Key, Node, kind_of
 
 
@@ -131,11 +129,9 @@ def pattern(form: Form, owner: Group, scope: Scope, value: Node) -> Node:
             env[slot] = value(frame, env)
 
         return bind
-    if isinstance(form, Group) and form.bracket == "{":
-        return _record_pattern(form, owner, scope, value)
-    if isinstance(form, Group) and form.items:
-        return _list_pattern(form, owner, scope, value)
-    malformed(form, owner.head, f"expected a name, a list of names or a record of names, not {form.span.text[:30]}")
+    if not isinstance(form, Group) or not form.items:
+        malformed(form, owner.head, f"expected a name, a list of names or a record of names, not {form.span.text[:30]}")
+    return (_record_pattern if form.bracket == "{" else _list_pattern)(form, owner, scope, value)
 
 
 def _list_pattern(form: Group, owner: Group, scope: Scope, value: Node) -> Node:
@@ -300,40 +296,38 @@ def fold(form: Group, scope: Scope) -> Node:
     first, items = resolve(start.items[1], scope), resolve(over.items[1], scope)
     items_span, number = over.items[1].span, scope.number("fold")
     scope.push()
-    carried, item = scope.bind(f" fold {form.span.start}"), scope.bind(f" item {form.span.start}")
-    bind = pattern(start.items[0], form, scope, lambda frame, env: env[carried])
-    bind_item = pattern(over.items[0], form, scope, lambda frame, env: env[item])
+    carried, bind = _loop_variable(start.items[0], form, scope, "fold")
+    item, bind_item = _loop_variable(over.items[0], form, scope, "item")
     nodes = resolve_body(body, scope, form, "fold")
     scope.pop()
+    binders = [b for b in (bind, bind_item) if b is not None]
 
     def node(frame: Any, env: list[Any]) -> Any:
         value = first(frame, env)
         turns = items(frame, env)
-        if not isinstance(turns, list | range):
+        if not isinstance(turns, list):
             raise codes.WRONG_KIND.at(items_span, what="what a fold goes over", given=kind_of(turns), wanted="a list")
         outer = frame.call
         within = Link(outer, number, "", None)
-        try:
-            for i, x in enumerate(turns):
-                frame.call = Link(within, f"t{i}", "", None)
-                env[carried], env[item] = value, x
-                bind(frame, env)
-                bind_item(frame, env)
-                for n in nodes:
-                    value = n(frame, env)
-        except SxiError as error:
-            raise too_large_here(error, form.span, len(turns)) from None
+        for i, x in enumerate(turns):
+            frame.call = Link(within, f"t{i}", "", None)
+            env[carried], env[item] = value, x
+            for b in binders:
+                b(frame, env)
+            for n in nodes:
+                value = n(frame, env)
         frame.call = outer
         return value
 
     return node
 
 
-def too_large_here(error: SxiError, span: Span, turns: int) -> SxiError:
-    """`error`; that a graph is too large is said of the innermost fold that made it so."""
-    if error.code == codes.GRAPH_TOO_LARGE.code and not error.label:
-        error.span, error.label = span, f"unrolled: {turns:,} turns"
-    return error
+def _loop_variable(form: Form, owner: Group, scope: Scope, what: str) -> tuple[int, Node | None]:
+    """The slot that a fold puts a value into, and what takes it apart where it is a pattern."""
+    if isinstance(form, Symbol):
+        return scope.bind(parameter_name(form, owner, scope)), None
+    slot = scope.bind(f" {what} {form.span.start}")
+    return slot, pattern(form, owner, scope, lambda frame, env: env[slot])
 
 
 @special_form("->", "(-> x (f a) g …)")
