@@ -458,6 +458,25 @@ CHECKPOINT_MISSING = _code(
     "A checkpoint is a folder with the files state.safetensors and run.json.",
     help="name a folder under checkpoints/ of a run, or a safetensors file",
 )
+OUTPUT_NOT_WRITTEN = _code(
+    "RUN-023",
+    "{path} cannot be written: {reason}",
+    "What `output` gives in a pass, and what a failing guard looked at, is part of what a run leaves.",
+    help="make room on the disk or the folder writable, then go on with --resume",
+)
+START_DIFFERS = _code(
+    "RUN-024",
+    "{name} is {given} in {path} and {wanted} in the run",
+    "A parameter starts from a saved one only as it is: of the same shape and type, without a conversion.",
+    help="leave {name} out by a glob, or save it as {wanted}",
+)
+START_LACKS = _code(
+    "RUN-025",
+    "{path} has no parameter {name}; it has {names}",
+    "Every parameter that a glob of `:start-from` matches starts from the file; a path alone takes them all. "
+    "One that quietly began elsewhere would be another run than the one written.",
+    help='name those that it has by a glob: [("net/*" "{path}")]',
+)
 STREAM_NOT_WRITTEN = _code(
     "RUN-030",
     "stream {path} cannot be written: {reason}",
@@ -511,6 +530,12 @@ DOES_NOT_FAIL = _code(
     "RUN-045",
     "the run in {path} does not fail: it was taken to step {step}",
     "There is a failure to show where a guard or the finite guard stopped the run.",
+)
+FOLDER_BUSY = _code(
+    "RUN-046",
+    "another process is writing into {path}",
+    "Two runs in one folder would overwrite each other's stream and checkpoints, so a run holds its folder alone.",
+    help="wait for it, or stop it: sxi status {path} shows its pid",
 )
 INTERNAL = _code(
     "RUN-041",

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sxi import codes, contracts, series
 from sxi.backends import Backend
+from sxi.guards import metadata_text
 from sxi.layout import Gathering, Layout
 from sxi.options import Pass, Run, run_of
 from sxi.plan import Plan, plan
@@ -118,6 +119,8 @@ def _check_whole(checked: Checked) -> Checked:
     tracer = checked.tracer
     _check_readings(checked)
     _check_selection(checked)
+    _check_start(checked)
+    _check_best(checked)
     if checked.samples:
         checked.steps[True] = tracer.step(sampled=True)
         checked.updates[True] = tracer.update(sampled=True)
@@ -162,6 +165,44 @@ def _check_selection(checked: Checked) -> None:
                 checked.run.spans["diagnostics"], what=f"the glob {glob} matches no diagnostic; the diagnostics are {known}",
                 help=f"did you mean {near}?" if near else "",
             )  # fmt: skip
+
+
+def _check_start(checked: Checked) -> None:
+    """Every glob of `:start-from` matches a parameter."""
+    names = list(checked.tracer.registry.params)
+    for glob, _ in checked.run.start_from:
+        if not any([series.matches_glob(glob, n) for n in names]):
+            near = suggest(glob, names)
+            contracts.run_options_are_consistent.refuse(
+                checked.run.spans["start-from"],
+                what=f"the glob {glob} matches no parameter; the parameters are {', '.join(names[:8])}",
+                help=f"did you mean {near}?" if near else "",
+            )
+
+
+def _check_best(checked: Checked) -> None:
+    """The metric of `:keep-best` is reported by one pass, as one series."""
+    if checked.run.keep_best is None:
+        return
+    name = checked.run.keep_best[0]
+    reported = [
+        (s.name, " ".join([f"pass={p.option.name}", *[f"{k}={metadata_text(v)}" for k, v in s.metadata]]))
+        for p in checked.passes
+        for s in p.graphs[False][0].recording.series.all()
+        if s.kind == "metric"
+    ]
+    found = [text for n, text in reported if n == name]
+    if len(found) == 1:
+        return
+    if found:
+        what = f"several series are named {name}: {'; '.join(found)}"
+    else:
+        known = ", ".join(dict.fromkeys([n for n, _ in reported])) or "none"
+        what = f"no pass reports the metric {name}; the passes' metrics are {known}"
+    near = "" if found else suggest(name, [n for n, _ in reported])
+    contracts.run_options_are_consistent.refuse(
+        checked.run.spans["keep-best"], what=what, help=f'did you mean "{near}"?' if near else ""
+    )
 
 
 def _check_rate(checked: Checked) -> None:

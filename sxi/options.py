@@ -186,7 +186,7 @@ def _start(value: Any, span: Span | None) -> list[tuple[str, str]]:
         return [("*", value)]
     for pair in value:
         if not isinstance(pair, list) or len(pair) != 2 or not all([isinstance(x, str) for x in pair]):
-            refuse(span, ":start-from is a path or a list of pairs", '[["net/*" "runs/a/checkpoints/000100"]]')
+            refuse(span, ":start-from is a path or a list of pairs", '[("net/*" "runs/a/checkpoints/000100")]')
     return [(glob, path) for glob, path in value]
 
 

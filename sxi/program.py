@@ -39,6 +39,7 @@ class Program:
     declared:  its declarations
     globals:   the values of all definitions, by number; names: those of the file and what it imports
     settings:  what was set from outside
+    working:   the folder that `path` is relative to, "" for the process's own
     """
 
     path: str
@@ -47,6 +48,7 @@ class Program:
     module: Module
     settings: dict[str, Any]
     sources: list[Source]
+    working: str = ""
 
     def value(self, name: str) -> Any:
         """The value of a name of the file."""
@@ -103,7 +105,7 @@ class Loaded:
                 known = ", ".join(world.declared.settings)
                 what = "the file has no such setting" + (f"; it has {known}" if known else "")
                 raise codes.WRONG_SETTING.at(None, name=name, what=what, help=f"did you mean {near}?" if near else "")
-        return Program(self.path, world.declared, globals, self.module, world.overrides, self.sources)
+        return Program(self.path, world.declared, globals, self.module, world.overrides, self.sources, self.working)
 
 
 class Loader:

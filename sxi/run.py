@@ -27,6 +27,7 @@ from sxi.plan import Plan
 from sxi.random import Draws
 from sxi.ranks import Ranks, Solo
 from sxi.stages import CheckedStage, new_history
+from sxi.start import first_values
 from sxi.state import State, Values
 from sxi.tracing import StepGraph, first_states, initial_value
 from sxi.values import DataRecord
@@ -117,8 +118,10 @@ class Runner:
         """Make the first value of every parameter, state and optimizer state, on the host, and take it over.
 
         Initializers draw by the seed and the parameter's name alone, so they give the same bits for any backend.
+        Raises the errors of `:start-from`.
         """
         checked, host = self.compiled.checked, self.host
+        given = first_values(checked)
         draws = Draws(checked.run.seed, host.asarray)
         emitter = EagerEmitter(host, draws)
         values, made = Values(), {}
@@ -126,7 +129,8 @@ class Runner:
             for name, d in declared.items():
                 frame = Eager(emitter, checked.program.globals, "initializer", f"initializer {name}")
                 draws.at(0, 0)
-                x = initial_value(frame, d)
+                is_given = kind == "param" and name in given
+                x = emitter.constant(given[name]) if is_given else initial_value(frame, d)
                 x = (
                     emitter.cast(x, d.type.dtype)
                     if isinstance(x, EagerArray)

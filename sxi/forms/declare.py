@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sxi import codes, contracts, data
@@ -552,12 +552,21 @@ def run(form: Group, scope: Scope) -> tuple[str | None, Step]:
             malformed(key, "run", f":{key.name} has no value")
         if key.name in options:
             contracts.run_options_are_consistent.refuse(rest[i + 1].span, what=f":{key.name} is given twice", help="")
-        options[key.name] = (resolve(rest[i + 1], scope), key.span, rest[i + 1].span)
+        value = _pairs(rest[i + 1]) if key.name == "start-from" else rest[i + 1]
+        options[key.name] = (resolve(value, scope), key.span, value.span)
 
     def step(world: World) -> Any:
         world.declared.runs.append(RunForm(name, options, form.span))
 
     return None, step
+
+
+def _pairs(form: Form) -> Form:
+    """`[("glob" "path") …]` with each pair as the list that it stands for."""
+    if not isinstance(form, Group) or form.bracket != "[":
+        return form
+    pairs = [replace(f, bracket="[") if isinstance(f, Group) and not f.head else f for f in form.items]
+    return replace(form, items=tuple(pairs))
 
 
 @declaration("import", '(import "file.sx")')

@@ -42,7 +42,8 @@ class History:
         """Go on from what a checkpoint kept."""
         self.values = {}
         for name, p, meta, values in saved:
-            self.values.setdefault((name, p), {})[meta] = list(values)
+            # what the curriculum no longer reads whole keeps one value, as `add` does
+            self.values.setdefault((name, p), {})[meta] = list(values) if name in self.kept else values[-1:]
 
 
 def _in_curriculum(frame: Any, form: str, span: Span) -> None:
