@@ -16,6 +16,7 @@ from sxi.codes import Refusal
 from sxi.emit import BaseEmitter
 from sxi.graph import Link
 from sxi.guards import Guard
+from sxi.primitives import host
 from sxi.primitives.declare import Primitive, Static, Value
 from sxi.series import Series
 from sxi.source import Span
@@ -81,11 +82,11 @@ class Frame:
         """The arrays, or the one number, of an argument that a gradient is taken by, in order.  Refused where there is none."""
         if is_number(x):
             return [x]
-        found: list[Value] = []
+        found: list[Any] = []
         gathered(x, found)
-        floats = [v for v in found if v.type.is_float]
-        if not floats or len(floats) != len(found):
-            given = kind_of(found[0]) if found else kind_of(x)
+        others = [v for v in found if not isinstance(v, Value) or not v.type.is_float]
+        if others or not found:
+            given = kind_of(others[0]) if others else kind_of(x)
             raise codes.WRONG_KIND.at(
                 span,
                 what="what the gradient is taken by",
@@ -131,4 +132,4 @@ def as_count(emitter: BaseEmitter, count: Any) -> Any:
     """The count of one evaluation as an f32 scalar: counted whole, rounded once."""
     if isinstance(count, Value):
         return emitter.cast(emitter.adopt(count), "f32")
-    return emitter.constant(float(count), "f32")
+    return emitter.constant(host.real(count), "f32")
