@@ -14,6 +14,9 @@ from sxi.codes import Refusal
 from sxi.primitives import PRIMITIVES, host
 from sxi.primitives.declare import Primitive, Static, Value
 
+# What gives f32 in a `bf16` region too: a count past 256 has no place on bf16's grid.
+_EXACT = frozenset({"count-where"})
+
 
 class BaseEmitter:
     """What `Graph` and `EagerEmitter` share.
@@ -115,7 +118,8 @@ class BaseEmitter:
         try:
             rounded = [self.round_bf16(x) for x in operands]
             out = self._applied(primitive, rounded, static)
-            return out if primitive.moves else _each(out, self.round_bf16)
+            exact = primitive.moves or primitive.name in _EXACT
+            return out if exact else _each(out, self.round_bf16)
         finally:
             self.rounding = True
 

@@ -16,6 +16,12 @@ from sxi.errors import SxiError
 from sxi.source import Span
 
 Metadata: TypeAlias = tuple[tuple[str, bool | int | float | str], ...]
+Identity: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def series_identity(name: str, metadata: Metadata) -> Identity:
+    """What tells series apart: the same name and metadata in another order are one; 1, 1.0 and true are three."""
+    return name, tuple(sorted([(key, repr(value)) for key, value in metadata]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,9 +47,9 @@ class Guard:
     bound: float | None = None
 
     @property
-    def series(self) -> tuple[str, Metadata]:
-        """What makes two guards one series; the same name and metadata in another order are one."""
-        return self.name, tuple(sorted(self.metadata, key=lambda pair: pair[0]))
+    def series(self) -> Identity:
+        """What makes two guards one series."""
+        return series_identity(self.name, self.metadata)
 
     @property
     def label(self) -> str:
@@ -137,10 +143,16 @@ def failures(guards: Sequence[Guard], counts: Sequence[float]) -> list[Total]:
 def optimizer_failures(guards: Sequence[Guard], counts: Sequence[float]) -> list[Total]:
     """An optimizer's guards that counted: one parameter's update at a time, in the order of parameters.
 
-    `guards` are ordered by parameter, then by the order in the body; each count is that of its form
-    and its parameter.
+    `guards` are ordered by parameter, then by the order in the body; each count is that of its form, both
+    of its bounds where it has two, and its parameter.
     """
-    return [Total(g, float(c), g) for g, c in zip(guards, counts, strict=True) if c != 0]
+    first: dict[Any, Guard] = {}
+    sums: dict[Any, float] = {}
+    for guard, count in zip(guards, counts, strict=True):
+        key = guard.param, guard.span, guard.series
+        first.setdefault(key, guard)
+        sums[key] = sums.get(key, 0.0) + float(count)
+    return [Total(first[key], total, first[key]) for key, total in sums.items() if total != 0]
 
 
 def guard_error(total: Total, step: int, pass_name: str | None = None) -> SxiError:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sxi.guards import Metadata
+from sxi.guards import Identity, Metadata, series_identity
 from sxi.source import Span
 
 REDUCES = ("mean", "sum", "min", "max", "last")
@@ -36,8 +36,8 @@ class Series:
     values: list[Any] = field(default_factory=list)
 
     @property
-    def key(self) -> tuple[str, Metadata]:
-        return self.name, tuple(sorted(self.metadata, key=lambda pair: pair[0]))
+    def key(self) -> Identity:
+        return series_identity(self.name, self.metadata)
 
     @property
     def is_extreme(self) -> bool:

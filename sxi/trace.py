@@ -215,7 +215,8 @@ class Trace(Frame):
         slot = self.recording.guards.slot(made)
         with self.unrounded():
             self.recording.tallies.append((slot, as_count(self.emitter, count)))
-            self.recording.operands.append(guard.operand)
+            operand = guard.operand
+            self.recording.operands.append(self.graph.adopt(operand) if isinstance(operand, Value) else operand)
 
     def report(self, series: Series, value: Any) -> None:
         series.graph, series.group = self.place, self.group

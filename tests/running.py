@@ -62,9 +62,9 @@ class Finished:
         """The different metadata of the series of that name, in the order met."""
         found: list[dict[str, Any]] = []
         for line in self.lines:
-            if line["kind"] == "point" and line["series"] == name and line["meta"] not in found:
+            if line["kind"] == "point" and line["series"] == name:
                 found.append(line["meta"])
-        return found
+        return list({repr(meta): meta for meta in found}.values())  # 1, 1.0 and true compare equal
 
     @property
     def names(self) -> list[str]:
@@ -123,7 +123,7 @@ class Finished:
     @property
     def reads_of_steps(self) -> int:
         """How often the host read on behalf of steps and passes; checkpoints are of `state.py`."""
-        assert set(self.reads) <= {"run.py", "state.py"}, self.reads
+        assert set(self.reads) <= {"run.py", "state.py", "replay.py"}, self.reads
         return self.reads.count("run.py")
 
 
@@ -179,6 +179,8 @@ class Program:
             patched.setattr(commands, "open_backend", open_backend)
             patched.setattr(commands, "Runner", make_runner)
             status, shown, said = self.command("run", file, *where, "--quiet", *device, *arguments)
+        if status == 3:
+            assert (folder / "failure" / "failure.json").is_file(), said
         reads = [Path(r.path).name for b in opened if hasattr(b, "reads") for r in b.reads]
         return Finished(status, shown, said, folder, reads, runners[0] if runners else None)
 

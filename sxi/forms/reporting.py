@@ -17,7 +17,7 @@ from sxi.eval import resolve, special_form
 from sxi.forms.core import operands
 from sxi.guards import Guard, Metadata
 from sxi.names import Scope
-from sxi.primitives import PRIMITIVES
+from sxi.primitives import PRIMITIVES, host
 from sxi.primitives.declare import Value
 from sxi.reader import Form, Group, Keyword
 from sxi.series import Series
@@ -160,7 +160,7 @@ def assert_finite(form: Group, scope: Scope) -> Node:
 
 def _as_array(frame: Any, x: Any) -> Value:
     """A host number as the f32 that a test sees."""
-    return x if isinstance(x, Value) else frame.emitter.constant(float(x), "f32")
+    return x if isinstance(x, Value) else frame.emitter.constant(host.real(x), "f32")
 
 
 @special_form("metric", '(metric "name" value :reduce :mean :below b :above a :key value …)')
@@ -212,15 +212,8 @@ def _bounds_of(report: Report, frame: Any, env: list[Any]) -> list[tuple[str, fl
         if key in BOUNDS:
             value = node(frame, env)
             contracts.bound_is_a_static_number(span, form=report.form, key=key, value=value)
-            found.append((key, _as_float(value)))
+            found.append((key, host.real(value)))
     return found
-
-
-def _as_float(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # a whole number past binary64's range bounds like an infinity
-        return float("inf") if value > 0 else float("-inf")
 
 
 def _check_one_kind(report: Report, name: str, reduce: str, frame: Any) -> None:
