@@ -291,12 +291,25 @@ def clean(folder: Path) -> None:
         best = os.readlink(folder / BEST) if (folder / BEST).is_symlink() else None
         for path in folder.iterdir():
             if path.name.startswith(_TEMPORARY) or (path.name.startswith(_BEST_FOLDER) and path.name != best):
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                _delete(path)
     except OSError as error:
         raise _not_written(folder, error) from None
+
+
+def clean_files(folder: Path) -> None:
+    """Removes what a kill left of files below `folder` that `write_whole` wrote.  Raises E-RUN-023."""
+    try:
+        for path in folder.rglob(f"{_TEMPORARY}*"):
+            _delete(path)
+    except OSError as error:
+        raise codes.OUTPUT_NOT_WRITTEN.at(None, path=folder, reason=error.strerror or error) from None
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def retain(folder: Path, saved: int, keep: int, protect: Collection[int] = ()) -> None:
@@ -324,30 +337,44 @@ def save_outputs(folder: Path, step: int, outputs: Mapping[str, Sequence[HostArr
     """Writes what `output` gave in a pass after `step` steps, its batches joined in the order of the examples.
 
     outputs:  by name, the batches
-    raises:   E-RUN-020 where it cannot be written
+    raises:   E-RUN-023 where it cannot be written
     """
     return save_arrays(folder, f"{step:06d}.safetensors", {name: _joined(batches) for name, batches in outputs.items()})
 
 
 def save_arrays(folder: Path, name: str, arrays: Mapping[str, HostArray]) -> Path:
-    """Writes `arrays` as a safetensors file in `folder`, whole or not at all.  Raises E-RUN-020."""
+    """Writes `arrays` as a safetensors file in `folder`, whole or not at all.  Raises E-RUN-023."""
     return _save_file(folder, name, safetensors.numpy.save({n: _laid_out(x) for n, x in arrays.items()}))
 
 
 def save_text(folder: Path, name: str, text: str) -> Path:
-    """Writes a text file in `folder`, whole or not at all.  Raises E-RUN-020."""
+    """Writes a text file in `folder`, whole or not at all.  Raises E-RUN-023."""
     return _save_file(folder, name, text.encode())
 
 
 def _save_file(folder: Path, name: str, contents: bytes) -> Path:
     path = folder / name
-    temporary = folder / f"{_TEMPORARY}{path.name}-{os.getpid()}"
-    with _undone_on_failure(path, temporary):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, contents)
+    except OSError as error:
+        raise codes.OUTPUT_NOT_WRITTEN.at(None, path=path, reason=error.strerror or error) from None
+    return path
+
+
+def write_whole(path: Path, contents: bytes) -> None:
+    """Writes a file, in the place of one that is there, that is whole and synced when it has its name.
+
+    Raises OSError, after removing what was written.
+    """
+    temporary = path.parent / f"{_TEMPORARY}{path.name}-{os.getpid()}"
+    try:
         _write_file(temporary, contents)
         os.replace(temporary, path)
-        _sync_folder(folder)
-    return path
+        _sync_folder(path.parent)
+    except BaseException:
+        _remove(temporary)
+        raise
 
 
 def _joined(batches: Sequence[HostArray]) -> HostArray:

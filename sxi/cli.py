@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sxi import __version__
+from sxi.__main__ import take_threads
 
 if TYPE_CHECKING:
     from sxi.errors import SxiError
@@ -106,7 +107,7 @@ def _common(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--resume", metavar="DIR", help="Go on with the run in DIR from its last whole checkpoint.")
 @click.option("--steps", type=click.IntRange(1), help="Override :steps.")
 @click.option("--seed", type=click.IntRange(0), help="Override :seed.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of a matrix product.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of a matrix product.  [half the cores]")
 @click.option("--quiet", is_flag=True, help="No progress line and no summary.")
 @click.option("--no-plan", is_flag=True, help="Run each operation as recorded, for comparison.")
 @_common
@@ -122,8 +123,7 @@ def run(
     with a checkpoint; 130 Ctrl-C.
     """
     if threads is not None:
-        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ[name] = str(threads)  # before NumPy is imported
+        take_threads(threads)
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
     if file is None and resume is None:

@@ -7,15 +7,18 @@ program/sources/0.sx …      the texts as run, the file first
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sxi import codes
+from sxi import checkpoint, codes
 from sxi.source import Source
 from sxi.values import Key
 
@@ -30,6 +33,7 @@ class Identity:
     path:      of the file as given on the command line; working: the folder it is relative to
     settings:  given from outside, encoded; options: given on the command line, as `steps`
     sources:   paths of the texts as run, the file first, as messages name them
+    texts:     the folder in `program/` that holds them; another for each text that the run went on with
     """
 
     run_id: str
@@ -38,6 +42,7 @@ class Identity:
     settings: dict[str, Any]
     options: dict[str, Any]
     sources: list[str] = field(default_factory=list)
+    texts: str = "sources"
 
 
 def encoded(value: Any) -> Any:
@@ -93,7 +98,7 @@ class Folder:
         found = []
         for i, path in enumerate(identity.sources):
             try:
-                text = (self.path / "program" / "sources" / f"{i}.sx").read_text(encoding="utf-8")
+                text = (self.path / "program" / identity.texts / f"{i}.sx").read_bytes().decode()
             except (OSError, ValueError):
                 raise codes.NOT_A_RUN.at(None, path=self.path) from None
             found.append(Source(path, text))
@@ -115,28 +120,74 @@ def default_path(name: str) -> Path:
     return path
 
 
-def make(path: Path, identity: Identity, sources: list[Source]) -> Folder:
+def make(path: Path) -> Folder:
     """Make the folder of a run.  Raises E-USE-002 where something is there, E-RUN-042 where it cannot be made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise codes.FOLDER_NOT_MADE.at(None, path=path.parent, reason=error.strerror or error) from None
+    try:
         path.mkdir()
     except FileExistsError:
         raise codes.OUT_EXISTS.at(None, path=path) from None
     except OSError as error:
         raise codes.FOLDER_NOT_MADE.at(None, path=path, reason=error.strerror or error) from None
-    folder = Folder(path)
-    write_program(folder, identity, sources)
-    return folder
+    return Folder(path)
+
+
+@contextmanager
+def held(folder: Folder) -> Iterator[None]:
+    """Hold a run's folder for this process alone, to its end.  Raises E-RUN-046 where another holds it, E-RUN-030.
+
+    What is locked is the stream, since some network file systems lock only files that are open for writing.
+    """
+    try:
+        descriptor = os.open(folder.stream, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise codes.STREAM_NOT_WRITTEN.at(None, path=folder.stream, reason=error.strerror or error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise codes.FOLDER_BUSY.at(None, path=folder.path) from None
+    except OSError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def clean(folder: Folder) -> None:
+    """Remove what a killed run left under temporary names.  Raises E-RUN-020 and E-RUN-023."""
+    checkpoint.clean(folder.checkpoints)
+    for part in (folder.outputs, folder.failure, folder.path / "program"):
+        checkpoint.clean_files(part)
 
 
 def write_program(folder: Folder, identity: Identity, sources: list[Source]) -> None:
-    """Write what is run into `program/`."""
+    """Write what is run into `program/`: at every moment either all of it as it was, or all of it as it is.
+
+    Texts that differ from those of an earlier attempt stand beside them.  Raises E-RUN-042.
+    """
+    texts = {f"{i}.sx": s.text for i, s in enumerate(sources)}
     identity.sources = [s.path for s in sources]
+    program = folder.path / "program"
     try:
-        texts = folder.path / "program" / "sources"
-        texts.mkdir(parents=True, exist_ok=True)
-        for i, source in enumerate(sources):
-            (texts / f"{i}.sx").write_text(source.text, encoding="utf-8", newline="")
-        folder.identity_file.write_text(json.dumps(asdict(identity), indent=1), encoding="utf-8")
+        n = 1
+        while (known := _texts(program / identity.texts)) != texts:
+            if not known:
+                (program / identity.texts).mkdir(parents=True, exist_ok=True)
+                for name, text in texts.items():
+                    checkpoint.write_whole(program / identity.texts / name, text.encode())
+                break
+            n += 1
+            identity.texts = f"sources-{n}"
+        checkpoint.write_whole(folder.identity_file, (json.dumps(asdict(identity), indent=1) + "\n").encode())
     except OSError as error:
         raise codes.FOLDER_NOT_MADE.at(None, path=folder.path, reason=error.strerror or error) from None
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    """The texts in a folder by their files' names."""
+    return {path.name: path.read_bytes().decode() for path in folder.glob("*.sx")} if folder.is_dir() else {}

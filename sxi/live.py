@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import Any
 
-from sxi import codes
+from sxi import codes, replay
 from sxi.arraytype import ArrayType
 from sxi.errors import SxiError
 from sxi.guards import Guard
@@ -27,7 +27,7 @@ class Live:
 
     state:    ready, running, stopped, failed or done
     notices:  errors that the prompt has not shown yet, with the step they belong to
-    error:    why it failed, or None; guard: the guard that did
+    error:    why it failed, or None; guard: the guard that did; evidence: what it looked at
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -37,6 +37,7 @@ class Live:
         self.notices: deque[tuple[int, SxiError]] = deque()
         self.error: SxiError | None = None
         self.guard: Guard | None = None
+        self.evidence: replay.Evidence | None = None
         self.speed = 0.0
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -56,7 +57,7 @@ class Live:
     def start(self, steps: int | None = None) -> None:
         """Take `steps` steps, or all that are left, behind the prompt."""
         self._stopping.clear()
-        self.state, self.error, self.guard = RUNNING, None, None
+        self.state, self.error, self.guard, self.evidence = RUNNING, None, None, None
         self._thread = threading.Thread(target=self._work, args=(steps,), name="run", daemon=True)
         self._thread.start()
 
@@ -91,7 +92,7 @@ class Live:
             self.state = self._take(steps)
         except SxiError as error:
             self._fail(self.runner.step + 1, error)
-        except Exception as error:  # noqa: BLE001  # a thread that dies silently would look like a run that hangs
+        except Exception as error:  # a thread that dies silently would look like a run that hangs
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             self._fail(self.runner.step + 1, codes.INTERNAL.at(None, reason=reason))
 
@@ -142,6 +143,8 @@ class Live:
 
     def _failed(self, report: Report, failure: Failure) -> None:
         self.guard = failure.guard
+        # before the error is shown: who reads it may ask for the value at once
+        self.evidence = replay.examine(self.runner, report)
         self._fail(report.step, failure.error)
         for p in report.points:
             if p.label.kind == "guard" and p.value != 0:

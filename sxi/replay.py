@@ -260,11 +260,15 @@ def described(evidence: Evidence) -> dict[str, Any]:
     return {"where": evidence.where, "arrays": shown, "batch": batch}
 
 
+def _facts(error: dict[str, Any], calls: Sequence[tuple[str, Any]], evidence: Evidence) -> dict[str, Any]:
+    return {**error, "calls": [f"{name} called at {span}" for name, span in calls], **described(evidence)}
+
+
 def keep(folder: Path, error: dict[str, Any], calls: Sequence[tuple[str, Any]], evidence: Evidence) -> None:
     """Write `failure/`.  Raises E-RUN-020 where it cannot be written."""
     arrays = {f"guard/{role}": x for role, x in evidence.arrays.items()}
     arrays |= {f"batch/{name}": x for name, x in evidence.batch.items()}
-    facts = {**error, "calls": [f"{name} called at {span}" for name, span in calls], **described(evidence)}
+    facts = _facts(error, calls, evidence)
     checkpoint.save_arrays(folder, "arrays.safetensors", arrays)
     checkpoint.save_text(folder, "failure.json", json.dumps(facts, indent=1, ensure_ascii=False))
 
@@ -279,6 +283,11 @@ def show(folder: Path) -> list[str]:
         return list(_lines(facts))
     except (OSError, ValueError, KeyError, TypeError):
         raise codes.NO_FAILURE.at(None, path=folder) from None
+
+
+def shown(error: dict[str, Any], calls: Sequence[tuple[str, Any]], evidence: Evidence) -> list[str]:
+    """What a failure's second look found, as lines, without a folder."""
+    return list(_lines(_facts(error, calls, evidence)))
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:

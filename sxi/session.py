@@ -6,8 +6,9 @@ what they define, report and count holds together, or nothing of it does.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -19,7 +20,7 @@ from sxi.errors import SxiError
 from sxi.guards import Guard
 from sxi.history import SeriesLog, Track
 from sxi.lexemes import inputs, is_command
-from sxi.live import DONE, FAILED, RUNNING, Live
+from sxi.live import RUNNING, Live
 from sxi.panel import Line, panel_lines
 from sxi.reader import Form, load, read_all
 from sxi.run import Runner
@@ -95,6 +96,7 @@ class Session:
         self.finished = False
         self.outputs: set[str] = set()
         self._backend: Backend | None = None
+        self._failed_at: tuple[Workspace, Sequence[Form]] | None = None
         self._answer = Answer()
         self._held = ExitStack()
         # held for as long as the session lives: a run evaluates in a thread of its own
@@ -133,7 +135,7 @@ class Session:
             self.refuse([codes.TOO_DEEP.at(None, limit="10,000")])
         except MemoryError:
             self.refuse([codes.OUT_OF_MEMORY.at(None, type="what was asked for")])
-        except Exception as error:  # noqa: BLE001  # whatever is typed, the prompt goes on
+        except Exception as error:  # whatever is typed, the prompt goes on
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             self.refuse([codes.INTERNAL.at(None, reason=reason)])
         if not self.behind:
@@ -193,6 +195,7 @@ class Session:
         if failing:
             found = [guards.guard_error(t, self.number) for t in failing]
             self.refuse(found, failing[0].source)
+            self._failed_at = workspace, forms
             return
         self._replace(workspace)
         for part in outcome.in_order():
@@ -219,9 +222,9 @@ class Session:
         for (name, metadata, kind, reduce), values in by_series.items():
             points.append((name, dict(metadata), kind, as_f32(_reduced(reduce, values))))
         for total in guards.totals_by_series(forms, counts):
-            value = guards.series_value(total.count)
-            if value is not None:
-                points.append((f"guard/{total.guard.name}", dict(total.guard.metadata), "guard", value))
+            count = guards.series_value(total.count)
+            if count is not None:
+                points.append((f"guard/{total.guard.name}", dict(total.guard.metadata), "guard", count))
         if points:
             self.log.add(self.number, points)
         failing = guards.failures(forms, counts)
@@ -303,6 +306,18 @@ class Session:
         self.take_file(attempt)
         return self.workspace
 
+    def operands(self) -> dict[str, Any]:
+        """What the guard of the prompt that failed last looked at, as host arrays by their part."""
+        if self.failing is None or self._failed_at is None:
+            return {}
+        workspace, forms = self._failed_at
+        for place, form in enumerate(forms):
+            if key_of(form) is None:
+                found = workspace.operands_of(form, place, self.number, self.failing)
+                if found:
+                    return found
+        return {}
+
     # What the prompt shows of the run
 
     def hear(self) -> list[str]:
@@ -365,7 +380,7 @@ class Session:
 def _reduced(reduce: str, values: list[float]) -> float:
     """The values that one input gave a series, as one."""
     if reduce in ("min", "max"):
-        odd = [v for v in values if v != v]
+        odd = [v for v in values if math.isnan(v)]
         return odd[0] if odd else (min if reduce == "min" else max)(values)
     if reduce == "last":
         return values[-1]

@@ -104,10 +104,12 @@ class Stream:
         try:
             while written < len(rest):
                 written += os.pwrite(self._descriptor, rest[written:], self._end + written)
-        except OSError as error:
+            self._end += written
+        except BaseException as error:  # a second Ctrl-C too: what comes next begins a line
             self._cut_off()
-            raise self._failed(error) from None
-        self._end += written
+            if isinstance(error, OSError):
+                raise self._failed(error) from None
+            raise
 
     def close(self, *, sync: bool = True) -> None:
         """Flushes, hands everything to the disk where `sync`, and closes; a second time it does nothing."""

@@ -18,11 +18,15 @@ from sxi.eager import Eager, EagerEmitter, Reported
 from sxi.errors import SxiError
 from sxi.eval import UNSET
 from sxi.forms.declare import DECLARATIONS, NAMELESS, Declared, Step, World, defined_name
+from sxi.graph import Graph, Op
+from sxi.guards import Guard
 from sxi.names import Module
 from sxi.program import Failure, Loaded, Loader, Program
 from sxi.random import Draws
 from sxi.reader import Form, Group, read, read_all
+from sxi.replay import looked_at
 from sxi.source import Source
+from sxi.trace import Recording, Registry, Trace
 
 PROMPT = "<repl>"
 # The names of the last values and the last error.
@@ -104,6 +108,13 @@ def key_of(form: Form) -> Key | None:
     return ("name", named[0]) if named else (form.head, form.span.text)
 
 
+class Looking(Trace):
+    """A walk that finds types and graphs and does nothing else."""
+
+    def print(self, values: list[Any]) -> None:
+        """Nothing is computed, so nothing is printed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Workspace:
     """A program and how it came to be.
@@ -128,7 +139,7 @@ class Workspace:
         """A workspace with the library and nothing else."""
         library = Loader()
         library.load_library()
-        return _made(host, library, None, (), {}, {}, None)
+        return _made(host, library, None, (), {}, {})
 
     @property
     def path(self) -> str:
@@ -144,18 +155,21 @@ class Workspace:
 
     # Changes
 
-    def with_file(self, source: Source) -> Workspace:
-        """The workspace with another file loaded: what was typed stays but for the names that the file defines."""
+    def with_file(self, source: Source, repaired: dict[Key, Typed] | None = None) -> Workspace:
+        """The workspace with another file loaded: what was typed stays but for the names that the file defines.
+
+        repaired:  forms that stand for those of the file
+        """
         forms, errors = read_all(source)
         if errors:
             raise Refused(errors)
         keys = {_key_or_none(f) for f in forms}
         typed = {k: t for k, t in self.typed.items() if k not in keys and k[0] in ("name", "import")}
-        return _made(self.host, self.library, source, forms, typed, {}, None)
+        return _made(self.host, self.library, source, forms, typed | (repaired or {}), {})
 
     def with_settings(self, settings: dict[str, Any]) -> Workspace:
         """The workspace under other settings."""
-        return _made(self.host, self.library, self.source, self.forms, self.typed, settings, None)
+        return _made(self.host, self.library, self.source, self.forms, self.typed, settings)
 
     def with_stars(self, stars: Sequence[Any]) -> Workspace:
         """The workspace with other last values."""
@@ -206,6 +220,39 @@ class Workspace:
         return replace(self, typed={**self.typed, **added}, loaded=loaded, program=program)
 
     # Looking
+
+    def traced(self, form: Form, place: int = 0) -> tuple[Any, Looking]:
+        """The value of an expression as its type tells it, and the frame with the graph: nothing is computed."""
+        loader, module = self.library.behind(), _copied(self.loaded.module)
+        loader.steps, loader.size = [], self.loaded.size
+        loader.add([form], module)
+        if loader.errors:
+            raise Refused(loader.errors)
+        graph = Graph("prompt")
+        frame = Looking(graph, self.program.globals, "prompt", f"prompt {place}", Registry(), Recording())
+        (_, step) = loader.steps[0]
+        return step(World(frame, Declared(), {}, self.loaded.files)), frame
+
+    def operands_of(self, form: Form, place: int, number: int, guard: Guard) -> dict[str, Any]:
+        """What a guard of an input looked at, by its part, as host arrays: the input is computed again.
+
+        form, place, number:  the form that holds or calls the guard, its place in the input and the input's number
+        """
+        _, looking = self.traced(form, place)
+        draws = Draws(SEED, self.host.asarray)
+        draws.at(number, 0)
+        frame = Eager(EagerEmitter(self.host, draws), self.program.globals, "prompt", f"prompt {place}")
+        steps = {op.index: frame.emitter.constant(number, "i32") for op in looking.graph.sources.values()}
+        table = looking.recording.guards.guards
+        for slot, count in looking.recording.tallies:
+            same = table[slot].span == guard.span and table[slot].metadata == guard.metadata
+            wanted = looked_at(table[slot].operand)
+            if not same or not all([isinstance(x, Op) for x in [count, *wanted.values()]]):
+                continue
+            done = frame.computed(looking.graph, [count, *wanted.values()], steps)
+            if frame.emitter.backend.to_host(done[count.index].data) != 0:
+                return {k: self.host.to_host(done[x.index].data) for k, x in wanted.items()}
+        return {}
 
     def form_of(self, source: Source, offset: int) -> Form | None:
         """The top-level form that a place lies in, of the file or of what was typed."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sxi.backends import Array, HostArray, as_f64
+from sxi.primitives.compare import round_bf16
 from sxi.primitives.declare import Primitive
 
 # Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
@@ -78,6 +79,8 @@ class NumpyBackend:
     def function(self, primitive: Primitive) -> Callable[..., Array]:
         if primitive.name == "count-nonfinite":
             return self._count_rounded_once
+        if primitive.name == "round-bf16":
+            return _round_bf16
         assert primitive.forward is not None
         return primitive.forward
 
@@ -90,6 +93,30 @@ class NumpyBackend:
 
     def synchronize(self) -> None:
         pass
+
+
+# Elements that are rounded at a time: the bits, their copy and the result stay in the second-level cache.
+_ROUNDED = 16384
+
+
+def _round_bf16(xp: Any, x: Array) -> Array:
+    """The primitive's bits, a block at a time in place: half the time of its passes over whole arrays."""
+    x = np.asarray(x, dtype=np.float32)
+    plain = not (x.flags.c_contiguous or x.flags.f_contiguous) or x.size < _ROUNDED
+    flat = x.ravel(order="K")
+    if plain or not isfinite(_sum_of_squares(flat)):
+        rounded: Array = round_bf16.forward(xp, x)  # type: ignore[misc]  # it has a function
+        return rounded
+    out = np.empty_like(x)
+    bits, target = flat.view(np.uint32), out.ravel(order="K").view(np.uint32)
+    for start in range(0, bits.size, _ROUNDED):
+        given, t = bits[start : start + _ROUNDED], target[start : start + _ROUNDED]
+        np.right_shift(given, 16, out=t)
+        np.bitwise_and(t, 1, out=t)
+        np.add(t, 0x7FFF, out=t)
+        np.add(t, given, out=t)
+        np.bitwise_and(t, 0xFFFF0000, out=t)
+    return out
 
 
 def _sum_of_squares(flat: HostArray) -> float:

@@ -1,0 +1,400 @@
+"""Texts that nobody would write, and what the interpreter may do with them: run them, or refuse them by an SxiError.
+
+Three kinds of texts, in turn: a program of the corpus (golden programs, the programs of all codes and rules, the
+tutorials' runs) changed in a few places; a training run whose objective is a random expression; random tokens.
+A text is a function of its number, so a failure is found again by its number alone.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sxi import contracts, program, render
+from sxi.backends import open_backend
+from sxi.builtins import BUILTINS
+from sxi.checking import check_text, deep_calls
+from sxi.errors import CODES, SxiError
+from sxi.eval import FORMS
+from sxi.forms.declare import DECLARATIONS
+from sxi.primitives import PRIMITIVES
+from sxi.primitives.declare import Param, Primitive
+from sxi.program import Loader, load_source
+from sxi.reader import Group, read_all
+from sxi.run import Runner
+from sxi.source import Source
+from sxi.stages import check_run
+
+ROOT = Path(__file__).parents[1]
+# Sizes of the tutorials' runs, made small: what is tested is what a text does, not how long it trains.
+SMALLER = (
+    ("(define layers 4)", "(define layers 1)"), ("(define width 128)", "(define width 4)"),
+    ("(define heads 4)", "(define heads 2)"), ("(setting span 128", "(setting span 6"), ("{:span 64}", "{:span 4}"),
+    ("{:span 128}", "{:span 6}"), ("[128 width]", "[6 width]"), ("(define nodes 1182)", "(define nodes 6)"),
+    ("(define negatives 50)", "(define negatives 3)"), ("h 128)", "h 4)"), (":batch 512", ":batch 4"),
+    (":batch 1024", ":batch 4"), (":batch 128", ":batch 4"), (":batch 360", ":batch 3"), ("../data/", ""),
+)  # fmt: skip
+
+
+class Hang(BaseException):
+    """A text took too long; nothing in sxi catches it."""
+
+
+# The corpus
+
+
+@cache
+def corpus() -> list[str]:
+    texts = [code.breaks for code in CODES.values()] + [code.fixed for code in CODES.values()]
+    texts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests/golden").rglob("*.sx"))]
+    for path in sorted((ROOT / "tutorials/runs").glob("*.sx")):
+        text = path.read_text(encoding="utf-8")
+        for long, short in SMALLER:
+            text = text.replace(long, short)
+        texts.append(text)
+    return [re.sub(r"(?m)^;.*\n?|\s*; *\^ E-.*$", "", text) for text in texts if text.strip()]
+
+
+@cache
+def spans() -> list[list[tuple[int, int]]]:
+    """For each text of the corpus where its forms are."""
+    return [[(f.span.start, f.span.end) for form in read_all(Source("c.sx", t))[0] for f in walk(form)] for t in corpus()]
+
+
+@cache
+def accepted() -> list[int]:
+    """Which texts of the corpus have a run: a change of one is most often still a whole program."""
+    return [n for n, text in enumerate(corpus()) if "(run " in text]
+
+
+def walk(form: Any) -> Iterator[Any]:
+    yield form
+    for inner in form.items if isinstance(form, Group) else ():
+        yield from walk(inner)
+
+
+def write_data(folder: Path) -> None:
+    """The files that the corpus reads, a few rows each."""
+    rows = np.arange(12, dtype=np.float32)
+    np.savez(folder / "data.npz", x=rows, y=rows[:, None] * np.ones(3, np.float32), n=rows, i=np.arange(12) % 3)
+    np.savez(folder / "digits.npz", x=np.outer(rows, np.ones(64)).astype(np.float32), y=(np.arange(12) % 10).astype("i4"))
+    np.savez(folder / "mammals.npz", child=(np.arange(12) % 6).astype("i4"), parent=(np.arange(12) % 5).astype("i4"))
+    (folder / "topics.txt").write_text("the cat sat on the mat\n" * 4, encoding="utf-8")
+    (folder / "data.csv").write_text("x,y\n1,2\n3,4\n", encoding="utf-8")
+    (folder / "more.sx").write_text("(define (twice x) (* 2.0 x))\n", encoding="utf-8")
+
+
+# Atoms
+
+GIANTS = ["4294967296", "9223372036854775808", "1e308", "1" * 400, "-9223372036854775809", "2147483648"]
+ODD = ["nil", "true", "false", "inf", "nan", "-inf", "pi", "[]", "{}", "()", '""', '"é\\u{1F600}"', ":", "'x", "else"]
+KEYWORDS = [
+    ":axis", ":keep", ":dtype", ":f32", ":f64", ":f16", ":bf16", ":i32", ":i64", ":bool", ":init", ":reduce", ":mean",
+    ":sum", ":max", ":min", ":last", ":below", ":above", ":layer", ":until", ":set", ":state", ":lr", ":data", ":batch",
+    ":steps", ":every", ":examples", ":split", ":x", ":n", ":param", ":epochs", ":shuffle", ":microbatches", ":doc",
+]  # fmt: skip
+NAMES = ["x", "batch", "loss", "w", "g", "p", "net", "points", "n", "f", "acc", "numbers", "step"]
+
+
+def word(rng: random.Random) -> str:
+    """One token, or a small form."""
+    kind = rng.random()
+    if kind < 0.25:
+        return rng.choice(VOCABULARY)
+    if kind < 0.45:
+        return str(rng.choice([0, 1, 2, 3, 4, 7, -1, -2, 0.0, -0.0, 0.5, 1.5, 9.0, 1e-3, 20]))
+    if kind < 0.50:
+        return rng.choice(GIANTS)
+    if kind < 0.65:
+        return rng.choice(KEYWORDS)
+    if kind < 0.80:
+        return rng.choice(NAMES)
+    if kind < 0.88:
+        return rng.choice(ODD)
+    if kind < 0.94:
+        return rng.choice(['"w"', '"x/y"', '"data.npz"', '"*"', '"guard/x"', '"net/w"', '"b i, i j -> b j"', '"ij->ji"'])
+    return array(rng, 1)
+
+
+PUBLIC = [p for p in PRIMITIVES.values() if not p.internal]
+ELEMENTWISE = [p for p in PUBLIC if p.elementwise]
+VOCABULARY = [*[p.name for p in PUBLIC], *BUILTINS, *FORMS, *DECLARATIONS]
+
+
+# Random tokens, changed programs
+
+
+def tokens(rng: random.Random, depth: int = 4) -> str:
+    if depth == 0 or rng.random() < 0.3:
+        return word(rng) if rng.random() < 0.97 else rng.choice(["(", ")", "[", "]", "{", "}", '"', "#|", "|#", "#;", "\\", "\x00", "\u202e"])
+    opening, closing = rng.choice(["()", "()", "()", "[]", "{}"])
+    head = [rng.choice(VOCABULARY)] if opening == "(" and rng.random() < 0.8 else []
+    return opening + " ".join(head + [tokens(rng, depth - 1) for _ in range(rng.randint(0, 4))]) + closing
+
+
+def changed(rng: random.Random) -> str:
+    """A program of the corpus with one to four of its forms, or of its characters, changed."""
+    which = rng.choice(accepted()) if rng.random() < 0.8 else rng.randrange(len(corpus()))
+    text = corpus()[which]
+    places = spans()[which]
+    for _ in range(rng.choice([1, 1, 1, 2, 2, 3, 4])):
+        if not places or rng.random() < 0.1:
+            return characters(rng, text)
+        start, end = rng.choice(places)
+        text = text[:start] + replacement(rng, text[start:end]) + text[end:]
+        places = [(f.span.start, f.span.end) for form in read_all(Source("m.sx", text))[0] for f in walk(form)]
+    return text
+
+
+def replacement(rng: random.Random, form: str) -> str:
+    kind = rng.random()
+    if rng.random() < 0.5:
+        return alike(rng, form)
+    if kind < 0.30:
+        return word(rng)
+    if kind < 0.50:
+        return other_form(rng)
+    if kind < 0.60:
+        return ""
+    if kind < 0.68:
+        return f"{form} {form}"
+    if kind < 0.76:
+        return f"({rng.choice(VOCABULARY)} {form} {word(rng)})"
+    if kind < 0.82:
+        return f"({rng.choice(VOCABULARY)} {form})"
+    if kind < 0.90:
+        return tokens(rng, 2)
+    return array(rng, 2)
+
+
+def alike(rng: random.Random, form: str) -> str:
+    """A form of the same kind: the change that is least often refused."""
+    if re.fullmatch(r"-?[\d.]+", form):
+        return rng.choice(["0", "1", "2", "3", "-1", "0.5", "4", form + "0", "-" + form, rng.choice(GIANTS)])
+    if form.startswith("("):
+        within = expression(rng, 1)
+        wrapped = [f"(* 2.0 {form})", f"(let ((y {form})) y)", f'(assert-finite "a" {form})', f"(abs {form})", f"(+ {form} {within})"]
+        wrapped += [f"(frozen {form})", f"(bf16 {form})", f'(scope "s" {form})', f"(sum {form})", f"(stop-gradient {form})"]
+        wrapped += [f"(begin {form})", f"((lambda (x) x) {form})", f'(metric "m" {form})', f"(where (> {within} 0.0) {form} 0.0)"]
+        return rng.choice(wrapped)
+    same = [t for n in accepted() for t in [corpus()[n][a:b] for a, b in spans()[n]] if t[:1] == form[:1] and t != form]
+    return rng.choice(same) if form[:1] in ":\"" and same else rng.choice(NAMES)
+
+
+def other_form(rng: random.Random) -> str:
+    which = rng.randrange(len(corpus()))
+    if not spans()[which]:
+        return "x"
+    start, end = rng.choice(spans()[which])
+    return corpus()[which][start:end]
+
+
+def characters(rng: random.Random, text: str) -> str:
+    at, kind = rng.randrange(len(text) + 1), rng.random()
+    if kind < 0.4:
+        return text[:at] + text[at + rng.randint(1, 3) :]
+    if kind < 0.8:
+        return text[:at] + rng.choice("()[]{}\";:'#|\\\t\r\n\x00é٣ -.0e\u202e\U0001f600") + text[at:]
+    return text[:at]
+
+
+# Random expressions
+
+
+def expression(rng: random.Random, depth: int) -> str:
+    """An expression of arrays that often has a type."""
+    if depth == 0 or rng.random() < 0.15:
+        return leaf(rng)
+    kind = rng.random()
+    if kind < 0.06:
+        return f"(let ((x {expression(rng, depth - 1)})) {expression(rng, depth - 1)})"
+    if kind < 0.10:
+        return f"(fold (x {expression(rng, depth - 1)}) (i (range {rng.randint(0, 3)})) {expression(rng, depth - 1)})"
+    if kind < 0.13:
+        return f"(bf16 {expression(rng, depth - 1)})"
+    if kind < 0.16:
+        return f"((grad (lambda (x) (sum {expression(rng, depth - 1)}))) {array(rng, depth - 1)})"
+    if kind < 0.19:
+        return f'(assert-finite "a" {expression(rng, depth - 1)} :layer {rng.randint(0, 2)})'
+    if kind < 0.22:
+        return f'(metric "m" (sum {expression(rng, depth - 1)}) :below {rng.choice(["1e9", "inf", "2"])})'
+    if kind < 0.25:
+        return f'(tap-gradient {expression(rng, depth - 1)} (lambda (g) (diagnostic "g" (norm g))))'
+    return call(rng, rng.choice(ELEMENTWISE if rng.random() < 0.4 else PUBLIC), depth)
+
+
+def leaf(rng: random.Random) -> str:
+    return rng.choice([
+        "(:x batch)", "(:x batch)", "(:i batch)", "1.5", "2", "-0.5", "0", "(step)", "x", array(rng, 0),
+        '(param "w" [3 3] :init glorot)', '(param "v" [3] :init ones-init)', '(param "d" [3] :init ones-init :dtype :f64)',
+        '(state "s" [3] :init zeros-init)',
+    ])  # fmt: skip
+
+
+def array(rng: random.Random, depth: int) -> str:
+    if depth > 0 and rng.random() < 0.5:
+        return expression(rng, depth)
+    shape = rng.choice(["[3 3]"] * 4 + ["[]", "[3]", "[3]", "[1]", "[0]", "[3 3]", "[2 3]", "[3 1]", "[2 3 3]", "[1 4 4 2]", "[0 3]", "[3 0]"])
+    dtype = rng.choice([""] * 9 + [ ":dtype :f64", ":dtype :f16", ":dtype :i32", ":dtype :bf16", ":dtype :bool"])
+    made = rng.choice([f"(ones {shape} {dtype})", f"(zeros {shape} {dtype})", f"(normal {shape})", f"(full {shape} nan)"])
+    return made if rng.random() < 0.8 else rng.choice(["(arange 3)", "(eye 3)", f"(integers {shape} :low 0 :high 3)"])
+
+
+def call(rng: random.Random, primitive: Primitive, depth: int) -> str:
+    """A call of `primitive` by its signature, its operands mostly of the right kind."""
+    parts = [primitive.name]
+    for param in primitive.params:
+        if param.by_keyword:
+            if rng.random() < 0.4:
+                parts += [f":{param.name}", operand(rng, param, depth)]
+        else:
+            many = rng.choice([1, 2, 2, 3]) if param.many else 1
+            parts += [operand(rng, param, depth) for _ in range(many)]
+    return f"({' '.join(parts)})"
+
+
+def operand(rng: random.Random, param: Param, depth: int) -> str:
+    if rng.random() < 0.02:
+        return word(rng)
+    if param.listed:
+        return f"[{' '.join([expression(rng, depth - 1) for _ in range(rng.randint(0, 3))])}]"
+    axis = str(rng.choice([0, 0, -1, -1, 1, 2, -3, 5]))
+    shape = rng.choice(["[3]", "[3 3]", "[]", "[0]", "[-1]", "[3 -1]", "[1 3]", "[2 2]", "[9]", "[-1 0]", "[2147483648 4]"])
+    kinds = {
+        "array": lambda: expression(rng, depth - 1),
+        "int": lambda: axis,
+        "ints": lambda: rng.choice([axis, "[1 0]", "[2 2]", "[0 1]", "1", "2", "[]"]),
+        "axes": lambda: rng.choice([axis, "[0 1]", "nil", "[-1]", "[]", "[0 0]"]),
+        "shape": lambda: shape,
+        "dtype": lambda: rng.choice([":f32", ":f64", ":f16", ":bf16", ":i32", ":i64", ":bool"]),
+        "bool": lambda: rng.choice(["true", "false"]),
+        "number": lambda: rng.choice(["0.5", "0.0", "1", "2", "-1.0", "inf", "nan", "1e-5", "1e300"]),
+        "string": lambda: rng.choice(['"ij->ji"', '"ii->i"', '"bi,ij->bj"', '"i,i->"', '"...i->i"', '""', '"ij,jk"']),
+        "keyword": lambda: rng.choice([":same", ":valid", ":mean", ":none", ":sum"]),
+        "any": lambda: rng.choice(["[[1 1] [0 2]]", "1", "[1 2 3]", "[[0 0]]", "nil", ":same", "[1.5 nan]", "[]", "[[] []]"]),
+    }
+    return kinds[param.kind]()
+
+
+def training(rng: random.Random) -> str:
+    """A run whose objective is a sum of random expressions of its batch, its parameters and random arrays, each on a line."""
+    terms = "\n".join([f"  (sum {expression(rng, rng.randint(1, 4))})" for _ in range(rng.randint(1, 6))])
+    looks = "\n".join([f'  (metric "look{n}" (sum {expression(rng, 2)}))' for n in range(rng.randint(0, 2))])
+    optimizer = rng.choice(["(sgd :lr 0.1)", "(sgd :lr 0.1)", "(adamw :lr 0.1 :clip 1.0)", "(momentum :lr 0.1 :ema 0.9)"])
+    return f"""
+(generator points (n) {{:x (normal [n 3]) :i (integers [n] :low 0 :high 3)}})
+(prepare (batch) (with batch :y
+{expression(rng, 1) if rng.random() < 0.1 else 0}
+))
+(objective (batch) (let ((x (:x batch)) (s (state "s" [3] :init zeros-init))) (next "s" (mean x :axis 0))
+(diagnostic "d" (param "scale" [] :init ones-init)) (+ 0.0
+{terms}
+)))
+(evaluate look (batch) (let ((x (:x batch))) (list
+{looks}
+)))
+(run r :data points :batch 4 :microbatches {rng.choice([1, 2, 4])} :steps 2 :optimizer {optimizer} :seed {rng.randint(0, 9)}
+  :guard-finite {rng.choice(["on", "off", "off"])} :diagnostics ["*"] :sample-every 2
+  :evaluate [(look :data points :batch 2 :examples 5 :every 1)])
+"""
+
+
+def repaired(text: str, error: SxiError) -> str | None:
+    """A text of `training` without the lines that its error is about; None where that repairs nothing."""
+    if error.span is None or not text.startswith("\n(generator"):
+        return None
+    lines = text.split("\n")
+    at = error.span.line - 1
+    if lines[at].startswith("  (sum") or lines[at].startswith("  (metric"):
+        return "\n".join(lines[:at] + lines[at + 1 :])
+    return None
+
+
+def text_of(number: int) -> str:
+    """The text of a number."""
+    return (changed, training, tokens)[number % 3](random.Random(number))
+
+
+# What may happen
+
+
+@contextmanager
+def library_kept() -> Iterator[None]:
+    """Read the library once for all texts."""
+    first = Loader()
+    first.load_library()
+
+    def load_library(loader: Loader) -> None:
+        loader.steps, loader.size, loader.library = list(first.steps), first.size, first.library
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program.Loader, "load_library", load_library)
+        yield
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Raise Hang where the body takes longer."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise Hang(f"longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def behave(text: str, path: str) -> SxiError | None:
+    """Check `text`, print its errors, run it for two steps: what refused or stopped it, if anything did.
+
+    Raises whatever else than an SxiError escapes, and AssertionError where two of sxi's answers differ.
+    """
+    errors = check_text(text, path)
+    for error in errors:
+        render.frame(error, width=60, colour=True, unicode=True)
+        render.github(error)
+        render.as_json(error)
+        assert error.message.isprintable(), error.message
+        assert error.code in CODES
+    with deep_calls():
+        try:
+            loaded = load_source(Source(path, text))
+            if loaded.errors:
+                raise loaded.errors[0]
+            stages = check_run(loaded, open_backend("cpu"), {}, {"steps": 2})
+        except SxiError as error:
+            assert errors or error.code == contracts.run_options_are_consistent.code.code, f"check accepts, run: {error}"
+            return errors[0] if errors else error
+        assert not errors, f"check refuses, run does not: {errors[0]}"
+        try:
+            planned = steps(stages, plain=False)
+        except SxiError as error:
+            return error
+        assert planned == steps(stages, plain=True), "with and without a plan differ"
+        return None
+
+
+def steps(stages: Any, *, plain: bool) -> list[Any]:
+    """Every point and failure of the first two steps and of their passes."""
+    runner = Runner(stages, open_backend("cpu"), open_backend("cpu"), plain=plain)
+    runner.begin()
+    found: list[Any] = []
+    for report in runner.reports():
+        values = [repr((p.label.name, p.label.meta, p.value)) for p in report.points]
+        found.append((report.step, values, None if report.failure is None else str(report.failure.error)))
+        if report.step >= 2 and report.ends_step:
+            break
+    return found
