@@ -262,6 +262,11 @@ def _numbered(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(path.name), path) for path in names)
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether nothing in `folder` has the name of a checkpoint."""
+    return not _numbered(folder)
+
+
 def newest(folder: Path, run_id: str | None = None) -> tuple[Path | None, list[str]]:
     """The whole checkpoint of the most steps in `folder`, and why each of more steps is none, a line each.
 
@@ -291,7 +296,10 @@ def clean(folder: Path) -> None:
         best = os.readlink(folder / BEST) if (folder / BEST).is_symlink() else None
         for path in folder.iterdir():
             if path.name.startswith(_TEMPORARY) or (path.name.startswith(_BEST_FOLDER) and path.name != best):
-                _delete(path)
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
     except OSError as error:
         raise _not_written(folder, error) from None
 
@@ -300,16 +308,10 @@ def clean_files(folder: Path) -> None:
     """Removes what a kill left of files below `folder` that `write_whole` wrote.  Raises E-RUN-023."""
     try:
         for path in folder.rglob(f"{_TEMPORARY}*"):
-            _delete(path)
+            if path.is_file():
+                path.unlink()
     except OSError as error:
         raise codes.OUTPUT_NOT_WRITTEN.at(None, path=folder, reason=error.strerror or error) from None
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
 
 
 def retain(folder: Path, saved: int, keep: int, protect: Collection[int] = ()) -> None:

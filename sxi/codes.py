@@ -951,6 +951,20 @@ NO_SUCH_PASS = _code(
     "A pass is an evaluation that the run's `:evaluate` names.",
 )
 
+NO_SUCH_GRAPH = _code(
+    "USE-008",
+    "the run has no graph {name}; its graphs are {known}",
+    "A run records one graph for a microbatch of the step, one for the update, and one for each pass.",
+    help="{repair}",
+)
+
+TWO_FOLDERS = _code(
+    "USE-010",
+    "--out {out} and --resume {resume} name two folders",
+    "A run goes on in its own folder, where its stream and its checkpoints are.",
+    help="leave --out out",
+)
+
 NO_COMMAND = _code(
     "USE-020",
     "there is no command ,{name}",

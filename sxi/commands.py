@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,7 +14,7 @@ from sxi import codes, folder
 from sxi.backends import open_backend
 from sxi.errors import SxiError
 from sxi.eval import CONSTANTS
-from sxi.job import Job, resumed, summary_lines
+from sxi.job import Job, summary_lines
 from sxi.program import Loaded, load_source
 from sxi.reader import Form, Group, Keyword, Number, Symbol, Text, load, read
 from sxi.run import Runner
@@ -84,10 +85,14 @@ def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | Non
     """Perform `sxi run`: its exit status, and the error where it failed."""
     if request.file is not None and not os.path.isfile(request.file):
         raise codes.NO_FILE.at(None, path=request.file)
-    if request.out is not None and os.path.lexists(request.out):
+    if request.out is not None and request.resume is not None:
+        if os.path.realpath(request.out) != os.path.realpath(request.resume):
+            raise codes.TWO_FOLDERS.at(None, out=request.out, resume=request.resume)
+    elif request.out is not None and os.path.lexists(request.out):
         raise codes.OUT_EXISTS.at(None, path=request.out)
-    job = _resumed_job(request, err) if request.resume is not None else _new_job(request, err)
-    status, error = job.perform()
+    with ExitStack() as stack:
+        job = _resumed_job(request, err, stack) if request.resume is not None else _new_job(request, err, stack)
+        status, error = job.perform()
     if job.unkept is not None:
         err.write(f"what the guard looked at is not kept: {job.unkept}\n")
     if not request.quiet and error is None:
@@ -103,7 +108,7 @@ def _screen(request: Request, err: TextIO) -> TextIO | None:
     return None if request.quiet else err
 
 
-def _new_job(request: Request, err: TextIO) -> Job:
+def _new_job(request: Request, err: TextIO, stack: ExitStack) -> Job:
     assert request.file is not None
     settings = settings_of(request.sets)
     loaded = load_source(load(request.file))
@@ -111,11 +116,19 @@ def _new_job(request: Request, err: TextIO) -> Job:
     runner = Runner(stages, open_backend(request.device), open_backend("cpu"), plain=request.plain)
     runner.begin()
     path = Path(request.out) if request.out else folder.default_path(runner.run.name)
-    identity = folder.new_identity(request.file, settings, request.options)
-    made = folder.make(path, identity, loaded.sources)
+    made = folder.make(path)
+    stack.enter_context(folder.held(made))
     if request.out is None and not request.quiet:
         err.write(f"writing into {path}\n")
-    return Job(runner, made, identity.run_id, _screen(request, err))
+    identity = folder.new_identity(request.file, settings, request.options)
+    return job_of(runner, made, identity, loaded.sources, _screen(request, err))
+
+
+def job_of(
+    runner: Runner, where: folder.Folder, identity: folder.Identity, sources: list[Source], screen: TextIO | None
+) -> Job:
+    """The job of a runner in its folder."""
+    return Job(runner, where, identity.run_id, lambda: folder.write_program(where, identity, sources), screen)
 
 
 def checked_stages(loaded: Loaded, settings: dict[str, Any], options: dict[str, int]) -> list[CheckedStage]:
@@ -125,23 +138,24 @@ def checked_stages(loaded: Loaded, settings: dict[str, Any], options: dict[str, 
     return check_run(loaded, open_backend("cpu"), settings, options)
 
 
-def _resumed_job(request: Request, err: TextIO) -> Job:
+def _resumed_job(request: Request, err: TextIO, stack: ExitStack) -> Job:
     assert request.resume is not None
     where = folder.Folder(Path(request.resume))
     identity = where.identity()
+    stack.enter_context(folder.held(where))
+    folder.clean(where)
     loaded = load_source(load(request.file)) if request.file else program_of(where, identity)
     settings = {k: folder.decoded(v) for k, v in identity.settings.items()} | settings_of(request.sets)
     options = identity.options | request.options
     stages = checked_stages(loaded, settings, options)
     runner = Runner(stages, open_backend(request.device), open_backend("cpu"), plain=request.plain)
-    rest, found, skipped = resumed(runner, where, identity.run_id)
-    for line in skipped:
-        err.write(f"skipped {line}\n")
-    if not request.quiet:
-        err.write(f"going on from {found}\n")
-    folder.write_program(where, replace(identity, options=options), loaded.sources)
-    job = Job(runner, where, identity.run_id, _screen(request, err), resumed=runner.step, best=rest["best"])
-    job.restore(rest["last"])
+    identity = replace(identity, options=options, settings={k: folder.encoded(v) for k, v in settings.items()})
+    if request.file is not None:
+        identity = replace(identity, path=request.file, working=os.getcwd())
+    job = job_of(runner, where, identity, loaded.sources, _screen(request, err))
+    for line in job.go_on():
+        if line.startswith("skipped") or not request.quiet:
+            err.write(line + "\n")
     return job
 
 

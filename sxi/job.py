@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +17,17 @@ from types import FrameType
 from typing import Any, TextIO
 
 from sxi import checkpoint, codes, replay
-from sxi.arraytype import ArrayType
+from sxi.arraytype import OF_CARRIER
 from sxi.errors import SxiError
 from sxi.folder import Folder
 from sxi.guards import metadata_text
-from sxi.layout import Label
+from sxi.layout import Label, Point
 from sxi.progress import Progress
 from sxi.run import Failure, Report, Runner
-from sxi.status import Status
+from sxi.start import typed
+from sxi.status import Status, read_status
 from sxi.stream import Stream, series_text
+from sxi.values import written
 
 STOPPED, INTERRUPTED, FAILED = 75, 130, 3
 
@@ -34,18 +38,27 @@ class Interrupted(BaseException):
 
 @dataclass(eq=False)
 class Stop:
-    """The signals that end a run at the end of its step."""
+    """The signals that end a run at the end of its step.
+
+    asked:  the first that came
+    ended:  whether the run is ending anyway, so that a further one changes nothing
+    """
 
     asked: int | None = None
+    ended: bool = False
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked is not None and number == signal.SIGINT:
+        if self.asked is not None and number == signal.SIGINT and not self.ended:
+            self.ended = True
             raise Interrupted
         self.asked = self.asked or number
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM; give them back afterwards."""
+        """Take SIGINT and SIGTERM; give them back afterwards.  Only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {s: signal.signal(s, self) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -62,67 +75,78 @@ class Stop:
 class Job:
     """One run in its folder.
 
-    resumed:  the step it goes on from, None for a new run
-    best:     the best value of `:keep-best` so far
-    last:     the last value of each metric, for the summary
-    unkept:   why `failure/` could not be written, where it could not
+    keep_program:  writes what is run into the folder, before anything is run
+    resumed:       the step it goes on from, None for a new run
+    best:          the best value of `:keep-best` so far
+    saved:         the last step that has a checkpoint
+    unkept:        why `failure/` could not be written, where it could not
     """
 
     runner: Runner
     folder: Folder
     run_id: str
+    keep_program: Callable[[], None]
     screen: TextIO | None = None
     resumed: int | None = None
     best: float | None = None
-    last: dict[str, tuple[Label, float]] = field(default_factory=dict)
     stop: Stop = field(default_factory=Stop)
     saved: int | None = None
     unkept: SxiError | None = None
+    _better: float | None = None
     _since: tuple[float, int] | None = None
     _handles: dict[int, tuple[Label, str]] = field(default_factory=dict)
+    _restored: list[Point] = field(default_factory=list)
+    _reported: dict[tuple[str | None, int], list[Point]] = field(default_factory=dict)
+    _stage: int = field(init=False)
     status: Status = field(init=False)
-    stream: Stream = field(init=False, default=None)  # type: ignore[assignment]  # opened by `perform`
+    stream: Stream | None = field(init=False, default=None)
     progress: Progress | None = field(init=False, default=None)
 
     def perform(self) -> tuple[int, SxiError | None]:
         """Run to the end: the exit status, and the error where it failed."""
-        runner = self.runner
-        self.status = Status(self.folder.path, device=runner.backend.name, step=runner.step, ranks=runner.ranks.size)
-        try:
-            self.stream = Stream(self.folder.stream)
-        except SxiError as error:
-            return self._failed_to_run(error)
-        if self.screen is not None:
-            self.progress = Progress(self.screen, runner.steps, done=runner.step)
         try:
             with self.stop.listening():
-                return self._loop()
+                return self._perform()
         except Interrupted:
-            return self._end("stopped", f"stopped at step {runner.step} without a checkpoint", INTERRUPTED)
+            return self._end("stopped", f"stopped after step {self.runner.step} without a checkpoint", INTERRUPTED)
+
+    def _perform(self) -> tuple[int, SxiError | None]:
+        runner = self.runner
+        self._stage = runner.stage
+        self.status = Status(self.folder.path, device=runner.backend.name, step=runner.step, ranks=runner.ranks.size)
+        try:
+            self.keep_program()
+            if self.resumed is not None:  # the status no longer tells of an earlier failure either
+                shutil.rmtree(self.folder.failure, ignore_errors=True)
+            self.stream = Stream(self.folder.stream)
+            if self.screen is not None:
+                self.progress = Progress(self.screen, runner.steps, done=runner.step)
+            return self._loop(self.stream)
         except SxiError as error:
             return self._failed_to_run(error)
+        except Exception as fault:
+            self._failed_to_run(codes.INTERNAL.at(None, reason=f"{type(fault).__name__}: {fault}"))
+            raise
 
-    def _loop(self) -> tuple[int, SxiError | None]:
+    def _loop(self, stream: Stream) -> tuple[int, SxiError | None]:
         runner = self.runner
-        self._open()
+        self._open(stream)
         for report in runner.reports():
-            self._write(report)
+            self._write(stream, report)
             if report.failure is not None:
-                return self._fail(report, report.failure)
+                return self._fail(stream, report, report.failure)
             if report.ends_step:
-                self._after_step()
-                if self.stop.asked is not None and runner.step < runner.steps:
-                    if self.saved != runner.step:
-                        self._save()
+                self._after_step(stream)
+                if self.stop.asked is not None and not runner.is_over:
+                    self._save_last(stream)
                     return self._end("stopped", f"stopped at step {runner.step}", self.stop.exit_status)
-        if self.saved != runner.step:
-            self._save()
+        self._save_last(stream)
         return self._end("done", "done", 0)
 
-    def _open(self) -> None:
+    def _open(self, stream: Stream) -> None:
         run = self.runner.run
         if self.resumed is None:
-            self.stream.record(
+            stream.record(
                 "open",
                 run=run.name,
                 run_id=self.run_id,
@@ -132,28 +156,32 @@ class Job:
             )
             first = self.runner.stages[self.runner.stage].name
             if first is not None:
-                self.stream.annotation(0, f"stage {first}", stage=first)
+                stream.annotation(0, f"stage {first}", stage=first)
         else:
-            self.stream.resume(self.resumed)
-        self.stream.flush()
+            stream.resume(self.resumed)
+        stream.flush()
         self.status.update(state="running", step=self.runner.step)
 
     # Reports
 
-    def _write(self, report: Report) -> None:
-        handles = [self._handle(p.label) for p in report.points]
-        self.stream.points(report.step, handles, [p.value for p in report.points])
-        for p in report.points:
-            if p.label.kind == "metric":
-                self.last[self._handle(p.label)] = p.label, p.value
+    def _write(self, stream: Stream, report: Report) -> None:
+        points = report.points
+        known = self._handles
+        try:
+            handles = [known[id(p.label)][1] for p in points]
+        except KeyError:
+            handles = [self._handle(p.label) for p in points]
+        stream.points(report.step, handles, [p.value for p in points])
+        self._reported[report.pass_name, self._stage] = points
         if report.failure is not None:
             return
         if report.pass_name is not None:
             self._write_outputs(report)
-            self._keep_best(report)
+            self._compare(report)
         if report.stage is not None:
-            self.stream.annotation(report.step, f"stage {report.stage}", stage=report.stage)
-        self.stream.flush()
+            stream.annotation(report.step, f"stage {report.stage}", stage=report.stage)
+            self._stage = self.runner.stage
+        stream.flush()
 
     def _handle(self, label: Label) -> str:
         """What the stream writes for a series, found once for each label."""
@@ -167,18 +195,32 @@ class Job:
             assert report.pass_name is not None
             checkpoint.save_outputs(self.folder.outputs / report.pass_name, report.step, report.outputs)
 
-    def _after_step(self) -> None:
+    def _after_step(self, stream: Stream) -> None:
         runner = self.runner
+        if self._better is not None:
+            self._save_best(stream, self._better)
         every = runner.run.checkpoint_every
         if every is not None and runner.step % every == 0:
-            self._save()
+            self._save(stream)
         if self.progress is not None:
             self.progress.update(runner.step, self._shown())
         self.status.update(step=runner.step, throughput=self._throughput())
 
-    def _shown(self) -> list[tuple[str, float]]:
+    def last(self) -> dict[str, tuple[Label, float]]:
+        """The last value of each metric."""
+        found = {}
+        for points in (self._restored, *self._reported.values()):
+            for p in points:
+                if p.label.kind == "metric":
+                    found[self._handle(p.label)] = p.label, p.value
+        return found
+
+    def _shown(self) -> Iterator[tuple[str, float]]:
+        """The metrics of the stage, for a progress line that may not look at them."""
         stage = self.runner.stages[self.runner.stage].name
-        return [(label.name, value) for label, value in self.last.values() if label.meta.get("stage", stage) == stage]
+        for label, value in self.last().values():
+            if label.meta.get("stage", stage) == stage:
+                yield label.name, value
 
     def _throughput(self) -> float | None:
         now = time.monotonic()
@@ -195,24 +237,31 @@ class Job:
             "run_id": self.run_id,
             "step": runner.step,
             "stage": runner.stage,
+            "stage_name": runner.stages[runner.stage].name,
             "stage_start": runner.stage_start,
+            "finished": runner.finished,
             "history": runner.history.as_json(),
             "best": self.best,
-            "last": [[label.name, label.meta, value] for label, value in self.last.values()],
+            "last": [[label.name, label.meta, value] for label, value in self.last().values()],
             "fixed": runner.run.fixed,
         }
 
-    def _save(self) -> None:
+    def _save(self, stream: Stream) -> None:
         runner = self.runner
         # the stream first: a checkpoint never knows of points that were not written
-        self.stream.flush()
+        stream.flush()
         arrays = runner.state.to_host(runner.backend)
         checkpoint.save(self.folder.checkpoints, runner.step, arrays, self._rest())
+        self.saved = runner.step
         protected = () if self.resumed is None else (self.resumed,)
         checkpoint.retain(self.folder.checkpoints, runner.step, runner.run.keep_checkpoints, protected)
-        self.saved = runner.step
 
-    def _keep_best(self, report: Report) -> None:
+    def _save_last(self, stream: Stream) -> None:
+        if self.saved != self.runner.step:
+            self._save(stream)
+
+    def _compare(self, report: Report) -> None:
+        """Note a new best of `:keep-best`; it is saved when the step has ended, since a later pass may yet fail."""
         wanted = self.runner.run.keep_best
         if wanted is None:
             return
@@ -220,21 +269,24 @@ class Job:
         for p in report.points:
             if p.label.name != name or p.label.kind != "metric" or p.value != p.value:
                 continue
-            better = self.best is None or (p.value < self.best if direction == "min" else p.value > self.best)
-            if better:
-                self.best = p.value
-                arrays = self.runner.state.to_host(self.runner.backend)
-                checkpoint.save_best(self.folder.checkpoints, report.step, arrays, self._rest())
+            if self.best is None or (p.value < self.best if direction == "min" else p.value > self.best):
+                self._better = p.value
+
+    def _save_best(self, stream: Stream, value: float) -> None:
+        stream.flush()
+        self.best, self._better = value, None
+        arrays = self.runner.state.to_host(self.runner.backend)
+        checkpoint.save_best(self.folder.checkpoints, self.runner.step, arrays, self._rest())
 
     # The end
 
-    def _fail(self, report: Report, failure: Failure) -> tuple[int, SxiError | None]:
+    def _fail(self, stream: Stream, report: Report, failure: Failure) -> tuple[int, SxiError | None]:
         """All points are written; one annotation for the guard, then the closing one.  Nothing else happens."""
         error = failure.error
         if failure.guard is not None:
             facts = {k: error.data[k] for k in ("guard", "meta", "count", "source")}
-            self.stream.annotation(report.step, f"guard {failure.guard.name} failed", **facts)
-        self.stream.flush()
+            stream.annotation(report.step, f"guard {failure.guard.name} failed", **facts)
+        stream.flush()
         described = {**error.data, "also": [other.data for other in failure.also]}
         self._look(report, failure)
         return self._end("failed", f"failed: {error}", FAILED, error=error, described=described, step=report.step)
@@ -249,11 +301,11 @@ class Job:
 
     def _failed_to_run(self, error: SxiError) -> tuple[int, SxiError | None]:
         """The disk or the data failed: say so wherever that is still possible."""
-        described = {"code": error.code, "message": error.message, "step": self.runner.step}
-        try:
-            return self._end("failed", f"failed: {error}", error.exit_status, error=error, described=described)
-        except SxiError:
-            return error.exit_status, error
+        described: dict[str, Any] = {
+            "code": error.code, "message": error.message, "guard": None, "meta": {}, "count": None,
+            "step": self.runner.step, "source": None if error.span is None else str(error.span), "also": [],
+        }  # fmt: skip
+        return self._end("failed", f"failed: {error}", error.exit_status, error=error, described=described)
 
     def _end(
         self,
@@ -265,25 +317,56 @@ class Job:
         described: dict[str, Any] | None = None,
         step: int | None = None,
     ) -> tuple[int, SxiError | None]:
+        """Close everything, the stream first: what is "done" has all its lines.
+
+        Where that fails too, an `error` that led here is the one that counts; without one, that failure is raised.
+        """
+        self.stop.ended = True
         if self.progress is not None:
             self.progress.close(self.runner.step, self._shown())
+        failed: SxiError | None = None
         try:
             if self.stream is not None:
                 self.stream.annotation(self.runner.step if step is None else step, text)
                 self.stream.close()
-        finally:
+        except SxiError as raised:
+            if error is None:
+                raise
+            failed = raised
+        try:
             self.status.update(force=True, state=state, step=self.runner.step, error=described)
+        except SxiError as raised:
+            failed = raised
+        if failed is not None and error is None:
+            raise failed
         return status, error
 
-    def restore(self, last: list[Any]) -> None:
-        """Take over the last values of metrics that a checkpoint kept."""
-        for name, meta, value in last:
-            label = Label(name, meta, "metric")
-            self.last[self._handle(label)] = label, value
+    def go_on(self) -> list[str]:
+        """Take over the newest whole checkpoint: lines that say which, and what was skipped.
+
+        A run that was killed before its first checkpoint begins again.  Raises the errors of `resumed`.
+        """
+        runner = self.runner
+        if checkpoint.is_empty(self.folder.checkpoints) and not self._was_done():
+            runner.begin()
+            self.resumed = 0
+            return ["there is no checkpoint yet: beginning again"]
+        rest, found, skipped = resumed(runner, self.folder, self.run_id)
+        self.resumed = self.saved = runner.step
+        self.best = rest["best"]
+        self._restored = [Point(Label(name, meta, "metric"), value) for name, meta, value in rest["last"]]
+        return [*[f"skipped: {line}" for line in skipped], f"going on from {found}"]
+
+    def _was_done(self) -> bool:
+        """Whether the run came to its end, which leaves a checkpoint."""
+        try:
+            return bool(read_status(self.folder.path)["state"] == "done")
+        except SxiError:
+            return False
 
     def summary(self) -> list[str]:
         """`name k=v value` for the last value of each metric."""
-        return summary_lines(list(self.last.values()))
+        return summary_lines(list(self.last().values()))
 
 
 def summary_lines(values: Sequence[tuple[Label, float]]) -> list[str]:
@@ -296,38 +379,47 @@ def summary_lines(values: Sequence[tuple[Label, float]]) -> list[str]:
 
 
 def resumed(runner: Runner, folder: Folder, run_id: str) -> tuple[dict[str, Any], Path, list[str]]:
-    """Load the newest whole checkpoint of this run into `runner`: what it kept, where, and what was skipped."""
+    """Load the newest whole checkpoint of this run into `runner`: what it kept, where, and what was skipped.
+
+    Raises E-RUN-043 where there is none, E-USE-006 where the program declares something else than was saved.
+    """
     found, skipped = checkpoint.newest(folder.checkpoints, run_id)
     if found is None:
         raise codes.NO_CHECKPOINT.at(None, path=folder.checkpoints, notes=tuple(skipped))
-    runner.begin()
     return load_state(runner, found), found, skipped
 
 
 def load_state(runner: Runner, path: Path) -> dict[str, Any]:
-    """Make a checkpoint the state of a runner that has begun; what else the checkpoint kept."""
+    """Make a checkpoint the state of a runner, which need not have begun; what else the checkpoint kept."""
     arrays, rest = checkpoint.load(path)
-    _check_same(runner, arrays, rest)
-    runner.enter(rest["stage"])
+    number = rest["stage"]
+    names = [stage.name for stage in runner.stages]
+    if number >= len(names) or names[number] != rest["stage_name"]:
+        now = names[number] if number < len(names) else "nothing"
+        raise codes.RESUME_DIFFERS.at(None, what=f"stage {number + 1} was {rest['stage_name']} and is {now}")
+    if number != runner.stage:
+        runner.enter(number)
+    differences = list(_differences(runner, arrays, rest["fixed"]))
+    if differences:
+        raise codes.RESUME_DIFFERS.at(None, what=differences[0], notes=tuple(differences[1:]))
     runner.state.load(arrays, runner.backend)
-    runner.step, runner.stage_start = rest["step"], rest["stage_start"]
+    runner.step, runner.stage_start, runner.finished = rest["step"], rest["stage_start"], rest["finished"]
     runner.history.load(rest["history"])
     return rest
 
 
-def _check_same(runner: Runner, arrays: dict[str, Any], rest: dict[str, Any]) -> None:
-    """Refuse a program whose parameters, states or options are not those that were saved."""
-    now = dict(runner.state.current.named())
-    for name in {**arrays, **now}:
-        first = _typed(arrays.get(name))
-        second = _typed(now.get(name))
-        if first != second:
-            raise codes.RESUME_DIFFERS.at(None, what=f"{name} was {first} and is {second}")
-    for option, value in rest["fixed"].items():
+def _differences(runner: Runner, arrays: dict[str, Any], fixed: dict[str, Any]) -> Iterator[str]:
+    """How a program's parameters, states and options differ from those that were saved."""
+    before = {name: typed(x) for name, x in arrays.items()}
+    now = {name: str(type.with_dtype(OF_CARRIER[type.carrier])) for name, type in runner.state_types().items()}
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            yield f"{name} was {before.get(name, 'nothing')} and is {now.get(name, 'nothing')}"
+    for option, value in fixed.items():
         given = runner.run.fixed.get(option)
         if given != value:
-            raise codes.RESUME_DIFFERS.at(None, what=f":{option} was {value} and is {given}")
+            yield f":{option} was {_option_text(value)} and is {_option_text(given)}"
 
 
-def _typed(x: Any) -> str:
-    return "nothing" if x is None else str(ArrayType.of(x))
+def _option_text(value: Any) -> str:
+    return "none" if value is None else written(value)

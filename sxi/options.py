@@ -67,11 +67,16 @@ class Run:
         return self.batch // self.microbatches
 
     @property
+    def _rows(self) -> int | None:
+        """How many examples an epoch has; None for a generator."""
+        return rows_in(self.data, self.split, self.span) if isinstance(self.data, DataRecord) else None
+
+    @property
     def fixed(self) -> dict[str, Any]:
         """What must be the same for a saved run to go on bit for bit."""
         return {
             "data": self.data.name, "split": self.split, "shuffle": self.shuffle, "batch": self.batch,
-            "microbatches": self.microbatches, "seed": self.seed,
+            "microbatches": self.microbatches, "seed": self.seed, "examples": self._rows,
         }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sxi import data, guards
+from sxi.arraytype import ArrayType
 from sxi.backends import Array, Backend
 from sxi.compiled import Compiled, PassPlan, StepPlan, compile_program
 from sxi.eager import Eager, EagerArray, EagerEmitter
@@ -101,6 +102,21 @@ class Runner:
     def steps(self) -> int:
         return self.stages[0].checked.run.steps
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left to take."""
+        return self.step >= self.steps or self.finished
+
+    def state_types(self) -> dict[str, ArrayType]:
+        """The type of everything that is carried from step to step, by its name in a checkpoint."""
+        checked = self.compiled.checked
+        registry = checked.tracer.registry
+        return {
+            **{f"param/{name}": d.type for name, d in registry.params.items()},
+            **{f"state/{name}": d.type for name, d in registry.states.items()},
+            **{f"optimizer/{state}/{name}": t for (name, state), t in checked.updates[False].states.items()},
+        }
+
     def enter(self, number: int) -> None:
         """Make the plans of a stage; the state is carried over."""
         self.stage = number
@@ -161,7 +177,7 @@ class Runner:
     def reports(self) -> Iterator[Report]:
         """Take the steps that are left; a report for each step and each pass, the failing one last."""
         with self.backend.computing():
-            while self.step < self.steps and not self.finished:
+            while not self.is_over:
                 for report in self._one_step():
                     yield report
                     if report.failure is not None:

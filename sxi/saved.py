@@ -72,7 +72,6 @@ def evaluate(
         raise codes.NO_SUCH_PASS.at(
             None, name=name or "any", known=", ".join(known) or "none", help=f"did you mean {near}?" if near else ""
         )
-    runner.begin()
     load_state(runner, chosen_checkpoint(where, which, identity.run_id))
     target = out or path / f"evaluate-{time.strftime('%Y%m%d-%H%M%S')}"
     points: list[Point] = []

@@ -42,11 +42,11 @@ def _checked(name: str, wanted: ArrayType, held: dict[str, HostArray], path: str
         raise codes.START_LACKS.at(span, path=path, name=name, names=", ".join(list(held)[:8]) or "none")
     x = held[name]
     if (str(x.dtype), x.shape) != (wanted.carrier, wanted.shape):
-        raise codes.START_DIFFERS.at(span, path=path, name=name, given=_typed(x), wanted=wanted)
+        raise codes.START_DIFFERS.at(span, path=path, name=name, given=typed(x), wanted=wanted)
     return x
 
 
-def _typed(x: HostArray) -> str:
+def typed(x: HostArray) -> str:
     """The type of any array of a file, one that the language lacks by NumPy's name."""
     try:
         return str(ArrayType.of(x))
