@@ -101,6 +101,7 @@ def resolve_symbol(name: str, span: Span, scope: Scope) -> Node:
             return lambda frame, env: env[slot]
         return _cell_reader(slot, name, span)
     if isinstance(found, int):
+        scope.module.mentions.globals.append((found, span))
         return _global_reader(found, name, span)
     if found is not None:
         return lambda frame, env: found

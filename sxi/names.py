@@ -19,6 +19,18 @@ class _Unset:
     name = "unset"
 
 
+@dataclass(slots=True, eq=False)
+class Mentions:
+    """What the text of one definition mentions, whether it is ever evaluated or not.
+
+    globals:  (number, where it is named)
+    reports:  (reporting form, its bounds, where it stands)
+    """
+
+    globals: list[tuple[int, Span]] = field(default_factory=list)
+    reports: list[tuple[str, tuple[str, ...], Span]] = field(default_factory=list)
+
+
 @dataclass(eq=False)
 class Module:
     """The names of one file.
@@ -27,6 +39,7 @@ class Module:
     imported:  the same for the names of imported files and of the library
     ground:    names that are there without a file: builtins and primitives
     reported:  the metrics that the curriculum's `reported` forms name, and where
+    mentions:  of the definition that is resolved now
     """
 
     path: str
@@ -34,6 +47,7 @@ class Module:
     imported: dict[str, tuple[int, Span]] = field(default_factory=dict)
     ground: dict[str, Any] = field(default_factory=dict)
     reported: list[tuple[str, Span]] = field(default_factory=list)
+    mentions: Mentions = field(default_factory=Mentions)
 
     UNSET = _Unset()
 

@@ -20,7 +20,7 @@ from sxi.errors import SxiError
 from sxi.eval import UNSET
 from sxi.forms import core, declare, graph, reporting, stages  # noqa: F401  # their forms are entered in the table
 from sxi.forms.declare import DECLARATIONS, Declared, Step, World, defined_name, expression
-from sxi.names import Module, Scope
+from sxi.names import Mentions, Module, Scope
 from sxi.primitives import PRIMITIVES
 from sxi.reader import Form, Group, Text, load, read_all
 from sxi.source import Source, Span
@@ -121,11 +121,14 @@ class Loader:
         self.open: list[str] = []
         self.ground: dict[str, Any] = {**{n: p for n, p in PRIMITIVES.items() if not p.internal}, **BUILTINS}
         self.library: dict[str, tuple[int, Span]] = {}
+        self.mentions: dict[int, Mentions] = {}
+        self.curriculum = Mentions()
 
     def behind(self) -> Loader:
         """A loader that has read what this one has: the library is read once, whatever is loaded behind it."""
         made = Loader()
         made.steps, made.size, made.library = list(self.steps), self.size, self.library
+        made.mentions = dict(self.mentions)
         return made
 
     def load_library(self) -> None:
@@ -163,8 +166,13 @@ class Loader:
 
     def _resolve(self, form: Form, module: Module, number: int | None) -> None:
         scope = Scope(None, module)
+        module.mentions = Mentions()
+        if number is not None:
+            self.mentions[number] = module.mentions
         try:
             if isinstance(form, Group) and form.head in DECLARATIONS:
+                if form.head == "curriculum":
+                    self.curriculum = module.mentions
                 _, step = DECLARATIONS[form.head](form, scope)
             else:
                 step = expression(form, scope)
@@ -172,6 +180,25 @@ class Loader:
             self.errors.append(error)
         else:
             self.steps.append((number, step))
+
+    def check_curriculum(self) -> None:
+        """Refuse what reports in a function that the curriculum calls: walking it between steps would be too late."""
+        open_: list[tuple[int, tuple[tuple[str, Span], ...]]] = []
+        open_ += [(number, ((span.text, span),)) for number, span in self.curriculum.globals]
+        seen: set[int] = set()
+        while open_:
+            number, chain = open_.pop(0)
+            if number in seen:
+                continue
+            seen.add(number)
+            mentions = self.mentions.get(number, Mentions())
+            for form, bounds, span in mentions.reports:
+                try:
+                    reporting.check_place(form, "curriculum", bounds, span)
+                except SxiError as error:
+                    error.chain = list(chain)
+                    self.errors.append(error)
+            open_ += [(n, ((span.text, span), *chain)) for n, span in mentions.globals]
 
     def _import(self, form: Group, module: Module) -> None:
         source = form.span.source
@@ -211,6 +238,7 @@ def load_source(source: Source, imports: Sequence[Source] = (), working: str = "
     loader.open.append(os.path.realpath(source.path))
     module = loader.module_of(source, loader.library)
     loader.sources.insert(0, source)
+    loader.check_curriculum()
     errors = sorted(
         loader.errors,
         key=lambda e: (

@@ -60,7 +60,9 @@ class Report:
 
 def _resolve_report(form: Group, scope: Scope) -> Report:
     name, value, *rest = operands(form, 2)
-    _check_context(form.head, scope.context, form.span)
+    bounds = tuple([k.name for k in rest[::2] if isinstance(k, Keyword) and k.name in BOUNDS])
+    scope.module.mentions.reports.append((form.head, bounds, form.span))
+    check_place(form.head, scope.context, bounds, form.span)
     made = Report(form.head, form.span, resolve(name, scope), name.span, resolve(value, scope), value.span, [], {})
     seen: set[str] = set()
     for key, item in _pairs(form, rest):
@@ -72,8 +74,6 @@ def _resolve_report(form: Group, scope: Scope) -> Report:
             made.metadata.append((key.name, node, key.span, item.span))
         elif form.head in ("metric", "diagnostic"):
             made.options[key.name] = (node, item.span)
-            if key.name in BOUNDS and form.head == "metric":
-                _check_guard_context(f":{key.name}", scope.context, form.span)
         else:
             contracts.bound_is_a_static_number.refuse(item.span, form=form.head, key=key.name, value=None)
     return made
@@ -91,28 +91,25 @@ def _pairs(form: Group, rest: Sequence[Form]) -> list[tuple[Keyword, Form]]:
     return pairs
 
 
-def _check_context(form: str, context: str | None, span: Span) -> None:
-    """Rules 017 to 019 of a form's name, where the context is known: lexically, or while walking."""
+def check_place(form: str, context: str | None, bounds: Sequence[str], span: Span) -> None:
+    """Rules 017 to 019 of a form, where the context is known: lexically, or while walking.
+
+    bounds:  those that the form has, `below` or `above`
+    """
     if context == "tap-gradient":
         contracts.a_tap_holds_diagnostics_only(span, form=form)
     if form in ("guard", "assert-finite"):
-        _check_guard_context(form, context, span)
-    else:
-        contracts.these_contexts_report_nothing(span, form=form, context=context)
-
-
-def _check_guard_context(form: str, context: str | None, span: Span) -> None:
-    contracts.guard_has_a_step(span, form=form, context=context)
+        contracts.guard_has_a_step(span, form=form, context=context)
+    elif bounds and not (form == "diagnostic" and context == "generator"):
+        contracts.guard_has_a_step(span, form=f":{bounds[0]}", context=context)
+    contracts.these_contexts_report_nothing(span, form=form, context=context)
 
 
 def _check_walk(report: Report, frame: Any) -> None:
     """The same rules while walking: a helper function is met wherever it is called from."""
     contracts.reporting_stands_in_a_graph(report.span, form=report.form, context=frame.context)
-    has_bound = report.form == "metric" and any([b in report.options for b in BOUNDS])
-    if has_bound and frame.context in ("generator", "initializer", "curriculum"):
-        bound = next(b for b in BOUNDS if b in report.options)
-        _check_guard_context(f":{bound}", frame.context, report.span)
-    _check_context(report.form, frame.context, report.span)
+    bounds = [b for b in report.options if b in BOUNDS]
+    check_place(report.form, frame.context, bounds, report.span)
 
 
 def _guard(
