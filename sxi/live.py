@@ -19,6 +19,7 @@ from sxi.history import SeriesLog
 from sxi.run import Failure, Report, Runner
 from sxi.source import Span
 
+AGAIN = ",reload begins the run anew"
 READY, RUNNING, STOPPED, FAILED, DONE = "ready", "running", "stopped", "failed", "done"
 
 
@@ -162,9 +163,11 @@ def check_carries(old: Runner, new: Runner) -> None:
         first, second = before.get(name), after.get(name)
         if first != second:
             what = f"{name} was {first or 'nothing'} and is {second or 'nothing'}"
-            raise codes.RESUME_DIFFERS.at(_span(new, name), what=what)
+            raise codes.RESUME_DIFFERS.at(_span(new, name), what=what, help=AGAIN)
     if old.stage >= len(new.stages):
-        raise codes.RESUME_DIFFERS.at(None, what=f"it is in stage {old.stage + 1}, and there are {len(new.stages)}")
+        raise codes.RESUME_DIFFERS.at(
+            None, help=AGAIN, what=f"it is in stage {old.stage + 1}, and there are {len(new.stages)}"
+        )
 
 
 def _types(runner: Runner) -> dict[str, ArrayType]:

@@ -26,6 +26,7 @@ from sxi.history import SeriesLog, Track
 from sxi.options import OPTIONS
 from sxi.panel import fitted, glyphs, plot_lines, spark_cells, sparkline, value_text
 from sxi.reader import Form, read
+from sxi.render import cells, wrapped
 from sxi.replay import Evidence
 from sxi.series import matches_glob
 from sxi.source import Source
@@ -87,22 +88,25 @@ def misused(name: str, what: str, help: str = "") -> SxiError:
     return codes.COMMAND_MISUSED.at(None, name=name, what=what, help=help or COMMANDS[name].usage)
 
 
-def table(rows: Sequence[tuple[str, ...]], width: int, unicode: bool) -> list[str]:
-    """Rows in columns; the last one takes what room is left."""
+def table(rows: Sequence[tuple[str, ...]], width: int, unicode: bool, *, wraps: bool = False) -> list[str]:
+    """Rows in columns; the last one takes what room is left, and with `wraps` further lines."""
     if not rows:
         return []
     marks = glyphs(unicode)
-    widths = [min(max([len(row[i]) for row in rows]), max(8, width // 2)) for i in range(len(rows[0]) - 1)]
+    widths = [min(max([cells(row[i]) for row in rows]), max(8, width // 2)) for i in range(len(rows[0]) - 1)]
+    lead = sum(widths) + 2 * len(widths)
+    room = max(width - lead, 8)
     lines = []
     for row in rows:
-        cells = [fitted(text, w, marks).ljust(w) for text, w in zip(row, widths, strict=False)]
-        room = width - sum(widths) - 2 * len(widths)
-        lines.append("  ".join([*cells, fitted(row[-1], max(room, 8), marks)]).rstrip())
+        texts = [fitted(text, w, marks) for text, w in zip(row, widths, strict=False)]
+        begin = "".join([text + " " * (w - cells(text) + 2) for text, w in zip(texts, widths, strict=True)])
+        last = wrapped(row[-1], room) if wraps else [fitted(row[-1], room, marks)]
+        lines += [f"{begin}{last[0]}".rstrip(), *[" " * lead + line for line in last[1:]]]
     return lines
 
 
-def _table(session: Session, rows: Sequence[tuple[str, ...]]) -> None:
-    session.say(*table(rows, session.screen.width, session.screen.unicode))
+def _table(session: Session, rows: Sequence[tuple[str, ...]], *, wraps: bool = False) -> None:
+    session.say(*table(rows, session.screen.width, session.screen.unicode, wraps=wraps))
 
 
 # The program
@@ -117,7 +121,7 @@ def help_(session: Session, argument: str) -> None:
     if name:
         session.say(COMMANDS[name].usage, *[f"  {line.strip()}" for line in COMMANDS[name].doc.splitlines()])
         return
-    _table(session, [(c.usage, c.doc.splitlines()[0]) for c in COMMANDS.values()])
+    _table(session, [(c.usage, c.doc.splitlines()[0]) for c in COMMANDS.values()], wraps=True)
 
 
 @command("load", "FILE")
@@ -398,7 +402,7 @@ def explain(session: Session, argument: str) -> None:
 @command("contracts")
 def contracts(session: Session, argument: str) -> None:
     """Lists the contract rules."""
-    _table(session, [(rule.code.code, in_words(rule.code.message)) for rule in RULES.values()])
+    _table(session, [(rule.code.code, in_words(rule.code.message)) for rule in RULES.values()], wraps=True)
 
 
 @command("doc", "NAME")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from sxi import codes
 from sxi.backends import Backend
-from sxi.eager import Eager, EagerEmitter, Reported
+from sxi.eager import Eager, EagerArray, EagerEmitter, Reported
 from sxi.errors import SxiError
 from sxi.eval import UNSET
 from sxi.forms.declare import DECLARATIONS, NAMELESS, Declared, Step, World, defined_name
@@ -245,14 +245,21 @@ class Workspace:
         steps = {op.index: frame.emitter.constant(number, "i32") for op in looking.graph.sources.values()}
         table = looking.recording.guards.guards
         for slot, count in looking.recording.tallies:
-            same = table[slot].span == guard.span and table[slot].metadata == guard.metadata
-            wanted = looked_at(table[slot].operand)
-            if not same or not all([isinstance(x, Op) for x in [count, *wanted.values()]]):
+            made = table[slot]
+            if (made.span, made.form, made.metadata) != (guard.span, guard.form, guard.metadata):
                 continue
-            done = frame.computed(looking.graph, [count, *wanted.values()], steps)
-            if frame.emitter.backend.to_host(done[count.index].data) != 0:
-                return {k: self.host.to_host(done[x.index].data) for k, x in wanted.items()}
+            wanted = looked_at(made.operand)
+            ops = [x for x in [count, *wanted.values()] if isinstance(x, Op)]
+            done = frame.computed(looking.graph, ops, steps)
+            found = [self._host_array(done[x.index] if isinstance(x, Op) else x) for x in [count, *wanted.values()]]
+            if found[0] != 0:
+                return dict(zip(wanted, found[1:], strict=True))
         return {}
+
+    def _host_array(self, x: Any) -> Any:
+        """An array, or a host number as the f32 that a guard sees, in the host's memory."""
+        data = x.data if isinstance(x, EagerArray) else self.host.xp.asarray(x, dtype="float32")
+        return self.host.to_host(data)
 
     def form_of(self, source: Source, offset: int) -> Form | None:
         """The top-level form that a place lies in, of the file or of what was typed."""
