@@ -70,23 +70,12 @@ guard and no metric: what must stay zero is for the program to say. Most end in 
 worth having. A keyword written `:lr required` has no default.
 """
 
-_KEYWORD = re.compile(r":([\w-]+) \w+=(\S+)")
-_OPTIONAL = re.compile(r"([\w-]+):\w+=\S+")
-_STATIC = re.compile(r"(?<=[\w-]):\w+")
 _FIELD = re.compile(r"[\w?* -]+:\s{2,}")
 _TOLD_BEFORE = re.compile(r"(?P<prose>[^\n]*): (?P<code>\(.*\))", re.DOTALL)
 
 
-def usage(primitive: Primitive) -> str:
-    """How a call is written: `(sum x :axis nil :keep false)`."""
-    text = _KEYWORD.sub(r":\1 \2", primitive.signature)
-    text = _OPTIONAL.sub(r"\1?", text)
-    text = _STATIC.sub("", text).replace("...", " …")
-    return f"({primitive.name} {text})" if text else f"({primitive.name})"
-
-
 def _usage_of_definition(value: Function | Definition) -> str:
-    """The same for a definition of the library; an optimizer's and an initializer's call has keywords only."""
+    """How a definition of the library is called; an optimizer's and an initializer's call has keywords only."""
     body = value.function.body if isinstance(value, Definition) else value.body
     words = body.parameters
     if isinstance(value, Definition):
@@ -150,7 +139,7 @@ def page_of_primitives() -> str:
     parts = [_PRIMITIVES_HEAD, _contents([(GROUPS[m], [p.name for p in ps]) for m, ps in groups.items()])]
     for module, primitives in groups.items():
         parts.append(f"## {GROUPS[module]}\n")
-        parts += [_entry(p.name, usage(p), p.doc) for p in primitives]
+        parts += [_entry(p.name, p.usage, p.doc) for p in primitives]
     rows = [(b.usage, " ".join(b.doc.split())) for b in BUILTINS.values()]
     parts.append(_HOST_HEAD + "".join([f"| `{call}` | {_escaped(doc)} |\n" for call, doc in rows]))
     return "\n".join(parts)

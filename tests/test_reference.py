@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sxi.primitives import PRIMITIVES
-from sxi.reference import page_of_library, page_of_primitives, rendered, usage
+from sxi.reference import page_of_library, page_of_primitives, rendered
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -41,7 +41,7 @@ def test_a_page_in_docs_is_as_generated(name, page):
     ],
 )
 def test_a_usage_is_how_a_call_is_written(name, call):
-    assert usage(PRIMITIVES[name]) == call
+    assert PRIMITIVES[name].usage == call
 
 
 def headings(page: str) -> list[str]:

@@ -178,8 +178,11 @@ class Primitive:
 
     @property
     def usage(self) -> str:
-        """How a call is written: `(sum x :axis nil :keep false)`."""
-        return f"({self.name} {self.signature})" if self.signature else f"({self.name})"
+        """How a call is written: `(sum x :axis nil :keep false)`, `step?` for an operand that may be left out."""
+        text = self.signature
+        for pattern, plain in _AS_WRITTEN:
+            text = pattern.sub(plain, text)
+        return f"({self.name} {text})" if text else f"({self.name})"
 
     @property
     def examples(self) -> list[tuple[str, str]]:
@@ -212,6 +215,13 @@ _PARAM = re.compile(
     | (?P<name>[\w-]+)(?P<many>\.\.\.)?
     )""",
     re.X,
+)
+# From a signature to a call as it is written: the kinds of operands left out, `...` as `…`.
+_AS_WRITTEN = (
+    (re.compile(r":([\w-]+) \w+=(\S+)"), r":\1 \2"),
+    (re.compile(r"([\w-]+):\w+=\S+"), r"\1?"),
+    (re.compile(r"(?<=[\w-]):\w+"), ""),
+    (re.compile(r"\.\.\."), " …"),
 )
 _CONSTANTS: dict[str, Any] = {"nil": None, "true": True, "false": False}
 
