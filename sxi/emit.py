@@ -96,13 +96,13 @@ class BaseEmitter:
         if policy == "-" or dtype is None:
             made = of_literal(x)
             if policy == "f" and made == "i32":
-                x, made = float(x), "f32"
+                x, made = host.real(x), "f32"
             _check_fits(x, made, index)
             return self.constant(x, made)
         _check_fits(x, dtype, index)
         if dtype == "bool" or isinstance(x, bool):
             return self.constant(x, dtype)
-        return float(x) if dtype not in ("i32", "i64") else x
+        return host.real(x) if dtype not in ("i32", "i64") else x
 
     def cast(self, x: Value, dtype: str) -> Value:
         """`x` in another dtype; itself where it has that one."""

@@ -106,8 +106,15 @@ class Code:
     ) -> SxiError:
         """The error of this code at `span`, its message filled from `facts`."""
         repair = self.help.format(**facts) if help is None else help
-        message = self.message.format(**facts)
+        message = _one_line(self.message.format(**facts))
         return self.kind(self.code, message, span, label=label, labels=labels, notes=notes, help=repair, data=data)
+
+
+def _one_line(text: str) -> str:
+    """`text` with white space as spaces and other characters without a glyph as their code points."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else " " if c.isspace() else f"\\u{{{ord(c):X}}}" for c in text])
 
 
 CODES: dict[str, Code] = {}

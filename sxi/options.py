@@ -123,7 +123,7 @@ def run_of(form: RunForm, frame: Eager) -> Run:
             near = suggest(name, list(OPTIONS))
             refuse(key_span, f":{name} is not an option of run", f"did you mean :{near}?" if near else "")
         wanted, holds = OPTIONS[name]
-        value = node(frame, [])
+        value = node(frame, [None] * form.size)
         if not holds(value):
             refuse(span, f":{name} is {shown(value)}, expected {wanted}")
         values[name], spans[name] = value, span

@@ -71,11 +71,12 @@ class Stage:
 
 @dataclass(slots=True, eq=False)
 class RunForm:
-    """`(run NAME option …)`: the options as resolved."""
+    """`(run NAME option …)`: the options as resolved; `size` is that of the environment they are evaluated in."""
 
     name: str
     options: dict[str, tuple[Node, Span, Span]]
     span: Span
+    size: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -556,7 +557,7 @@ def run(form: Group, scope: Scope) -> tuple[str | None, Step]:
         options[key.name] = (resolve(value, scope), key.span, value.span)
 
     def step(world: World) -> Any:
-        world.declared.runs.append(RunForm(name, options, form.span))
+        world.declared.runs.append(RunForm(name, options, form.span, scope.size))
 
     return None, step
 

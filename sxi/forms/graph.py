@@ -70,6 +70,8 @@ class _Declaration:
     def __init__(self, form: Group, scope: Scope, least: int) -> None:
         rest = operands(form, least)
         positional = [f for f in rest[:2] if not isinstance(f, Keyword)]
+        if not positional or isinstance(rest[0], Keyword):
+            malformed(form, form.head, "it has no name")
         self.form, self.span = form.head, form.span
         self.name, self.name_span = resolve(positional[0], scope), positional[0].span
         self.shape = resolve(positional[1], scope) if len(positional) > 1 else None

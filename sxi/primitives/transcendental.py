@@ -244,11 +244,16 @@ def atan(xp: Any, x: Array) -> Array:
     return xp.arctan(x)
 
 
+def _squared_distance(x: Any, y: Any) -> Any:
+    """x² + y², where one of them may be a host number."""
+    return add(*[square(v) if is_array(v) else host.evaluate(square, [v]) for v in (x, y)])
+
+
 @primitive(
     "atan2", "y x", promote="f", type=elementwise,
     vjp=(
-        lambda g, out, y, x: mul(g, div(x, add(square(x), square(y)))),
-        lambda g, out, y, x: neg(mul(g, div(y, add(square(x), square(y))))),
+        lambda g, out, y, x: mul(g, div(x, _squared_distance(x, y))),
+        lambda g, out, y, x: neg(mul(g, div(y, _squared_distance(x, y)))),
     ),
     sample=(REAL, POSITIVE), elementwise=True, cuda="atan2f({0}, {1})",
 )  # fmt: skip
