@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tests.clauses.programs import LARGE, optimized, passing
 from tests.running import Program, column, only, training
 
 BAD = f'(guard "bad" (count-where (> {column("bad")} 0.5)))'
@@ -46,14 +47,6 @@ def test_g13_a_guard_in_prepare_sees_what_is_prepared_and_one_in_the_objective_w
     assert (done.values("guard/raw"), done.values("guard/made")) == ([3.0], [6.0])
 
 
-def passing(evaluate: str, *, every: int = 1, batch: int = 2, before: str = "", body: str = "still", **run: int) -> str:
-    """A program with one pass over all rows, after each step or each `every`."""
-    options = f":evaluate [(held :data d :batch {batch} :every {every})]"
-    before = f"{before}\n(evaluate held (batch) {evaluate})"
-    # the objective stands before: a pass finds its parameters
-    return training(body, before=before, run=options, **run)
-
-
 @pytest.mark.clause(14)
 @pytest.mark.parametrize("context", ["evaluate", "model", "helper"])
 def test_g14_every_batch_of_a_pass_counts(device_program: Program, context: str) -> None:
@@ -82,25 +75,6 @@ def test_g14_a_model_that_both_call_counts_in_training_and_in_the_pass(program: 
     # a training step saw the first row only; the pass sees all, in batches of 2 and 1
     assert done.metas("guard/bad") == [{}, {"pass": "held"}]
     assert done.values("guard/bad") == [0.0, 1.0 + 1.0]
-
-
-TWO = """
-(data d (npz "d.npz"))
-(optimizer guarded (p g) {body} (update (- p (* 0.5 g))))
-(objective (batch)
-  (+ (* (sum (:a batch)) (sum (param "one" [2] :init ones-init)))
-     (* (sum (:b batch)) (sum (param "two" [3] :init ones-init)))))
-(run r :data d :shuffle off :batch 1 :steps {steps} :checkpoint-every 1 :keep-checkpoints 9
-  :optimizer {optimizer} {run})
-"""
-
-
-def optimized(body: str, *, steps: int = 3, optimizer: str = "(guarded)", run: str = "") -> str:
-    """A program whose gradients are `a`, for each of the 2 elements of `one`, and `b`, for the 3 of `two`."""
-    return TWO.format(body=body, steps=steps, optimizer=optimizer, run=run)
-
-
-LARGE = '(guard "large" (count-where (> (abs g) 1.0)))'
 
 
 @pytest.mark.clause(15)
