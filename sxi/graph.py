@@ -161,10 +161,11 @@ class Graph(BaseEmitter):
     def lines(self, outputs: Iterable[Any] | None = None) -> list[str]:
         """The graph as text, an op a line: `%7 f32[64 10] = (@ %5 %6)`."""
         ops = self.ops if outputs is None else self.needed_for(outputs)
-        return [f"%{op.index} {op.type} = {_written(op)}" for op in ops]
+        return [f"%{op.index} {op.type} = {written_call(op)}" for op in ops]
 
 
-def _written(op: Op) -> str:
+def written_call(op: Op) -> str:
+    """An operation as a call, `(@ %5 %6)`, or what it is given as."""
     if op.primitive is None:
         if op.source == "constant":
             value = op.static["value"]
@@ -177,9 +178,7 @@ def _written(op: Op) -> str:
 
 def _static_text(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"[{' '.join(map(_static_text, value))}]"
-    return (
-        {None: "nil", True: "true", False: "false"}.get(value, str(value))
-        if not isinstance(value, float)
-        else repr(value)
-    )
+        return f"[{' '.join([_static_text(v) for v in value])}]"
+    if value is None or isinstance(value, bool):
+        return {None: "nil", True: "true", False: "false"}[value]
+    return repr(value) if isinstance(value, float) else str(value)

@@ -99,8 +99,8 @@ class GuardTable:
     _slots: dict[Any, int] = field(default_factory=dict)
 
     def slot(self, guard: Guard) -> int:
-        """The slot of `guard`: a form that is walked again with the same metadata counts into the same."""
-        key = (guard.span, guard.form, guard.bound, *guard.series, guard.param)
+        """The slot of `guard`: a form that the same body walks again with the same metadata counts into the same."""
+        key = (guard.span, guard.form, guard.bound, *guard.series, guard.graph)
         if key not in self._slots:
             self._slots[key] = len(self.guards)
             self.guards.append(guard)

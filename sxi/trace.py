@@ -23,14 +23,17 @@ from sxi.values import Gradient, Instance, is_number, kind_of
 
 @dataclass(slots=True, eq=False)
 class Param:
-    """A parameter as declared: its full name, its type, how it begins, where, and how often it is used."""
+    """A parameter as declared: its full name, its type, how it begins, where.
+
+    uses:  how often one walk of the objective asks for it
+    """
 
     name: str
     type: ArrayType
     init: Any
     span: Span
     calls: tuple[tuple[str, Span], ...] = ()
-    uses: int = 1
+    uses: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +144,8 @@ class Trace(Frame):
             self.registry.params[full] = known
         elif type is not None:
             self._check_same(known, type, init, site.span)
+        if self.context == "objective" and not self.sampled:
+            known.uses += 1
         self.graph.span, self.graph.call = site.span, self.call
         if self.reading is not None:
             return self.graph.input("optimizer", f"{self.reading}/{full}", known.type)
@@ -149,7 +154,6 @@ class Trace(Frame):
 
     def _check_same(self, known: Param, type: ArrayType, init: Any, span: Span) -> None:
         if span == known.span and known.type == type:
-            known.uses += 1
             return
         first = (Label(known.span, "first declared here"),)
         for what, a, b in (
@@ -161,7 +165,6 @@ class Trace(Frame):
                 contracts.a_parameter_is_declared_alike(
                     span, labels=first, name=known.name, what=what, first=str(shown[0]), second=str(shown[1])
                 )
-        known.uses += 1
 
     def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Op:
         """The value that a state had before the step."""

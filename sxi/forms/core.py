@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sxi import codes, contracts
+from sxi.errors import SxiError
 from sxi.eval import (
     bindable,
     function_node,
@@ -22,6 +23,7 @@ from sxi.graph import Link
 from sxi.names import Scope
 from sxi.primitives.declare import Value
 from sxi.reader import Form, Group, Keyword, Symbol, Text
+from sxi.source import Span
 from sxi.values import Cell, Key, Node, kind_of
 
 
@@ -309,17 +311,27 @@ def fold(form: Group, scope: Scope) -> Node:
             raise codes.WRONG_KIND.at(items_span, what="what a fold goes over", given=kind_of(turns), wanted="a list")
         outer = frame.call
         within = Link(outer, number, "", None)
-        for i, x in enumerate(turns):
-            frame.call = Link(within, f"t{i}", "", None)
-            env[carried], env[item] = value, x
-            for b in binders:
-                b(frame, env)
-            for n in nodes:
-                value = n(frame, env)
+        try:
+            for i, x in enumerate(turns):
+                frame.call = Link(within, f"t{i}", "", None)
+                env[carried], env[item] = value, x
+                for b in binders:
+                    b(frame, env)
+                for n in nodes:
+                    value = n(frame, env)
+        except SxiError as error:
+            _say_too_large(error, form.span, len(turns))
+            raise
         frame.call = outer
         return value
 
     return node
+
+
+def _say_too_large(error: SxiError, span: Span, turns: int) -> None:
+    """Say of the innermost fold that made a graph too large that it did."""
+    if error.code == codes.GRAPH_TOO_LARGE.code and not error.label:
+        error.span, error.label = span, f"unrolled: {turns:,} turns"
 
 
 def _loop_variable(form: Form, owner: Group, scope: Scope, what: str) -> tuple[int, Node | None]:
