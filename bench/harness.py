@@ -157,16 +157,22 @@ def _faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def table(title: str, measured: Mapping[str, Times], peer: str, *, unit: str = "ms") -> str:
-    """The measurements as text: CPU time, its ratio to the `peer` with the quartiles over the rounds, page faults."""
+def table(title: str, measured: Mapping[str, Times], peer: str, *, unit: str = "ms", faults: bool = True) -> str:
+    """The measurements as text: CPU time, its ratio to the `peer` with the quartiles over the rounds, page faults.
+
+    faults:  whether page faults are shown: those of this process
+    """
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
     width = max([len(name) for name in measured])
-    lines = [f"{title} (one thread, CPU time, {len(measured[peer].cpu)} rounds; ratio to {peer}; page faults)"]
+    lines = [
+        f"{title} (one thread, CPU time, {len(measured[peer].cpu)} rounds; ratio to {peer}{'; page faults' if faults else ''})"
+    ]
     for name, times in measured.items():
         low, high = quartiles(times.ratios(measured[peer]))
         ratio = times.ratio(measured[peer])
         shown = f"{times.median * scale:9.3f} {unit}  x {ratio:6.3f}  [{low:.3f} {high:.3f}]"
-        lines.append(f"  {name:<{width}}  {shown}  {statistics.median(times.faults):5.0f}")
+        counted = f"  {statistics.median(times.faults):5.0f}" if faults else ""
+        lines.append(f"  {name:<{width}}  {shown}{counted}")
     return "\n".join(lines)
 
 

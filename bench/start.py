@@ -87,7 +87,7 @@ def start(rounds: int, names: Sequence[str] = ()) -> str:
                 candidates[name] = Candidate(Command(given, folder).run)
         measured = harness.measure(candidates, rounds, clock=children)
     walls = "\n".join([f"  {name}: {min(t.wall) * 1e3:.0f} ms by the wall at best" for name, t in measured.items()])
-    return f"{harness.table('start', measured, 'python, nothing')}\n{walls}"
+    return f"{harness.table('start', measured, 'python, nothing', faults=False)}\n{walls}"
 
 
 def main(given: Sequence[str] | None = None) -> None:
