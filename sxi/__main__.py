@@ -31,7 +31,7 @@ def main() -> None:
     sys.setrecursionlimit(DEEPEST)
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-", "-e", "repl"):
-        from sxi.repl import main as prompt  # noqa: PLC0415  # the prompt is there before click could be imported
+        from sxi.prompt import main as prompt  # noqa: PLC0415  # the prompt is there before click could be imported
 
         sys.exit(prompt(arguments))
     from sxi.cli import main as command  # noqa: PLC0415  # likewise

@@ -526,7 +526,7 @@ def test_no_text_ends_the_session(session: Session, text: str) -> None:
 
 def test_a_megabyte_is_read_and_refused_or_evaluated_within_seconds(session: Session) -> None:
     begun = time.monotonic()
-    assert session.respond("(+ 1 1)\n" * 130_000)[-1] == "2"
+    assert session.respond(f"(+ {'1 ' * 100})\n" * 5_000)[-1] == "100"
     assert codes_in(session.respond("(+ 1\n" * 200_000))
     assert time.monotonic() - begun < 60
 
