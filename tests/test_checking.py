@@ -1,0 +1,140 @@
+"""`sxi check`: every error that can be found before a step, in order, once, without those that only follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sxi.checking import MOST_ERRORS, check_file, check_text
+from sxi.errors import SxiError
+
+POINTS = "(generator points (n) {:x (normal [n 3])})\n"
+OBJECTIVE = '(objective (batch) (mean (square (@ (:x batch) (param "w" [3 1] :init zeros-init)))))\n'
+RUN = "(run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))\n"
+
+
+def found(errors: list[SxiError]) -> list[tuple[int, str]]:
+    return [(e.span.line if e.span else 0, e.code) for e in errors]
+
+
+CASES = {
+    "nothing is wrong": (POINTS + OBJECTIVE + RUN, []),
+    "a file without a run is checked for its forms": ("(objective (batch) (if (:x batch) 1 2))", []),
+    "an empty file": ("", []),
+    "each form that cannot be resolved": (
+        "(define a (sqrt 1 2))\n(define b nowhere)\n(define c (let a 1))\n(define d 1)",
+        [(1, "E-EVAL-003"), (2, "E-EVAL-001"), (3, "E-EVAL-002")],
+    ),
+    "a form that is not read, and another": (
+        "(define a [1 2)\n(define b (sqrt 1 2))",
+        [(1, "E-READ-004"), (2, "E-EVAL-003")],
+    ),
+    "a name whose definition is not read is no error": ("(define a [1 2)\n(define b (sqrt a))", [(1, "E-READ-004")]),
+    "nothing is evaluated where a form cannot be resolved": (
+        "(define a (sqrt 1 2))\n(define b (nth [] 1))",
+        [(1, "E-EVAL-003")],
+    ),
+    "each definition that cannot be evaluated": (
+        "(define a (nth [] 0))\n(define b 1)\n(define c (quotient b 0))",
+        [(1, "E-EVAL-012"), (3, "E-EVAL-010")],
+    ),
+    "what uses a failed definition is no error": (
+        "(define a (nth [] 0))\n(define b (+ a 1))\n(define (f) b)\n(define c (f))",
+        [(1, "E-EVAL-012")],
+    ),
+    "a use before the definition is one": ("(define b (+ a 1))\n(define a 1)", [(1, "E-EVAL-008")]),
+    "so is a use in its own definition": ("(define b (+ b 1))", [(1, "E-EVAL-008")]),
+    "the run is walked behind a failed definition": (
+        "(define a (nth [] 0))\n" + POINTS + '(objective (batch) (guard "g" true))\n' + RUN,
+        [(1, "E-EVAL-012"), (3, "E-CONTRACT-020")],
+    ),
+    "but not told of what failed": (
+        "(define a (nth [] 0))\n" + POINTS + "(objective (batch) (+ a 1))\n" + RUN,
+        [(1, "E-EVAL-012")],
+    ),
+    "the objective, a pass and an optimizer": (
+        POINTS
+        + '(objective (batch) (let ((w (param "w" [3 1] :init zeros-init))) (@ (:x batch) w)))\n'
+        + '(evaluate held (batch) (metric "m" (:x batch)))\n'
+        + "(optimizer o (p g) (+ p g))\n"
+        + "(run r :data points :steps 2 :optimizer o :evaluate [(held :data points :examples 4)])",
+        [(2, "E-CONTRACT-008"), (3, "E-CONTRACT-004"), (4, "E-CONTRACT-013")],
+    ),
+    "an error of a helper is told once": (
+        POINTS
+        + '(define (f x) (metric "m" x))\n'
+        + '(objective (batch) (+ (f (:x batch)) (sum (param "w" [1] :init zeros-init))))\n'
+        + "(evaluate held (batch) (f (:x batch)))\n"
+        + "(run r :data points :steps 2 :optimizer (sgd :lr 0.1) :evaluate [(held :data points :examples 4)])",
+        [(2, "E-CONTRACT-004")],
+    ),
+    "a parameter that the failed objective would have made is no error": (
+        POINTS
+        + '(objective (batch) (guard "g" true) (sum (param "w" [1] :init zeros-init)))\n'
+        + '(evaluate held (batch) (metric "m" (sum (param "w"))))\n'
+        + "(run r :data points :steps 2 :optimizer (sgd :lr 0.1) :evaluate [(held :data points :examples 4)])",
+        [(2, "E-CONTRACT-020")],
+    ),
+    "initializers": (
+        POINTS
+        + "(initializer one (shape) (ones [1]))\n(initializer two (shape) (ones [2]))\n"
+        + '(objective (batch) (+ (sum (param "a" [3] :init one))\n (sum (param "b" [3] :init two))))\n'
+        + RUN,
+        [(4, "E-CONTRACT-012"), (5, "E-CONTRACT-012")],
+    ),
+    "a run of two": (POINTS + OBJECTIVE + RUN + RUN.replace("run r", "run s"), [(4, "E-CONTRACT-025")]),
+    "a run without an objective": (POINTS + RUN, [(2, "E-CONTRACT-025")]),
+    "each stage": (
+        "(setting n 1)\n"
+        + POINTS
+        + '(objective (batch) (fold (s (sum (param "w" [3] :init zeros-init))) (i (range n)) (metric "m" s :i i)))\n'
+        + '(curriculum (stage "a" :until (> (stage-step) 3) :set {:n 2})\n (stage "b" :set {:m 4}))\n'
+        + RUN.replace(":batch 4", ":batch 4 :report-limit 1"),
+        [(5, "E-EVAL-016"), (6, "E-CONTRACT-023")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_found(case: str) -> None:
+    text, errors = CASES[case]
+    assert found(check_text(text)) == errors
+
+
+def test_at_most_twenty_errors_are_told() -> None:
+    text = "\n".join([f"(define a{i} nowhere)" for i in range(30)])
+    assert found(check_text(text)) == [(i, "E-EVAL-001") for i in range(1, MOST_ERRORS + 1)]
+
+
+def test_the_errors_of_the_file_come_before_those_of_what_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "part.sx").write_text("(define b (sqrt 1 2))\n")
+    file = tmp_path / "main.sx"
+    file.write_text('(import "part.sx")\n(define c (+ b (sqrt 1 2)))\n')
+    errors = check_file(str(file))
+    assert [Path(e.span.source.path).name for e in errors if e.span] == ["main.sx", "part.sx"]
+
+
+def test_settings_given_are_checked(tmp_path: Path) -> None:
+    file = tmp_path / "main.sx"
+    file.write_text("(setting n 1)\n(define m (nth [1 2 3] n))\n")
+    assert check_file(str(file), {"n": 2}) == []
+    assert found(check_file(str(file), {"n": 3})) == [(2, "E-EVAL-012")]
+    assert found(check_file(str(file), {"n": "x"})) == [(1, "E-EVAL-016")]
+    (error,) = check_file(str(file), {"nn": 3})
+    assert (error.code, error.span, error.help) == ("E-EVAL-016", None, "did you mean n?")
+
+
+def test_missing_data_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "main.sx"
+    file.write_text('(data d (npz "none.npz"))\n' + OBJECTIVE + RUN.replace("points", "d"))
+    assert found(check_file(str(file))) == [(1, "E-RUN-001")]
+
+
+def test_a_fault_of_the_interpreter_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("sxi.checking.check_stages", fail)
+    with pytest.raises(ZeroDivisionError):
+        check_text(POINTS + OBJECTIVE + RUN)
