@@ -114,7 +114,7 @@ def measure(
     *,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, Times]:
-    """Time each candidate once a round, after one round that is not counted.
+    """Time each candidate once a round, after one round that is not counted (where one is all there is, it is).
 
     Every round begins with another candidate, so that none always follows the same one.  The collector of
     cycles is off meanwhile and runs between the rounds, as its turn would fall to one of them by chance.
@@ -125,7 +125,7 @@ def measure(
     measured = {name: Times() for name in names}
     was_on = gc.isenabled()
     try:
-        for number in range(rounds + 1):
+        for number in range(1 if rounds == 1 else 0, rounds + 1):
             gc.enable()
             gc.collect()
             gc.disable()
@@ -164,9 +164,8 @@ def table(title: str, measured: Mapping[str, Times], peer: str, *, unit: str = "
     """
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
     width = max([len(name) for name in measured])
-    lines = [
-        f"{title} (one thread, CPU time, {len(measured[peer].cpu)} rounds; ratio to {peer}{'; page faults' if faults else ''})"
-    ]
+    last = "; page faults" if faults else ""
+    lines = [f"{title} (one thread, CPU time, {len(measured[peer].cpu)} rounds; ratio to {peer}{last})"]
     for name, times in measured.items():
         low, high = quartiles(times.ratios(measured[peer]))
         ratio = times.ratio(measured[peer])
