@@ -395,8 +395,8 @@ def load_state(runner: Runner, path: Path) -> dict[str, Any]:
     number = rest["stage"]
     names = [stage.name for stage in runner.stages]
     if number >= len(names) or names[number] != rest["stage_name"]:
-        now = names[number] if number < len(names) else "nothing"
-        raise codes.RESUME_DIFFERS.at(None, what=f"stage {number + 1} was {rest['stage_name']} and is {now}")
+        before, now = rest["stage_name"] or "none", names[number] if number < len(names) else "none"
+        raise codes.RESUME_DIFFERS.at(None, what=f"stage {number + 1} was {before} and is {now or 'none'}")
     if number != runner.stage:
         runner.enter(number)
     differences = list(_differences(runner, arrays, rest["fixed"]))
