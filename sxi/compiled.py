@@ -14,6 +14,7 @@ from sxi.options import Pass, Run, run_of
 from sxi.plan import Plan, plan
 from sxi.program import Program
 from sxi.suggest import suggest
+from sxi.trace import align
 from sxi.tracing import PassGraph, StepGraph, Tracer, UpdateGraph
 
 
@@ -108,8 +109,8 @@ def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
 
 
 def _check_params(tracer: Tracer) -> bool:
-    if not tracer.registry.params:
-        what = "the objective makes no parameter, so there is nothing to train"
+    if not tracer.registry.params and not tracer.registry.states:  # states alone learn too: k-means, for one
+        what = "the objective makes no parameter and no state, so there is nothing to train"
         contracts.run_options_are_consistent.refuse(tracer.run.span, what=what, help="")
     return True
 
@@ -125,7 +126,7 @@ def _check_whole(checked: Checked) -> Checked:
         checked.steps[True] = tracer.step(sampled=True)
         checked.updates[True] = tracer.update(sampled=True)
         for p in checked.passes:
-            p.graphs[True] = [tracer.evaluation(p.option, n, sampled=True) for n in p.sizes]
+            p.graphs[True] = _pass_graphs(tracer, p.option, p.sizes, sampled=True)
     _check_rate(checked)
     return checked
 
@@ -133,7 +134,13 @@ def _check_whole(checked: Checked) -> Checked:
 def _check_pass(tracer: Tracer, option: Pass) -> CheckedPass:
     full, rest = divmod(option.examples, option.batch)
     sizes = ([option.batch] if full else []) + ([rest] if rest else [])
-    return CheckedPass(option, {False: [tracer.evaluation(option, n, sampled=False) for n in sizes]}, sizes)
+    return CheckedPass(option, {False: _pass_graphs(tracer, option, sizes, sampled=False)}, sizes)
+
+
+def _pass_graphs(tracer: Tracer, option: Pass, sizes: list[int], sampled: bool) -> list[PassGraph]:
+    graphs = [tracer.evaluation(option, n, sampled) for n in sizes]
+    align([g.recording for g in graphs])
+    return graphs
 
 
 def _check_readings(checked: Checked) -> None:
@@ -161,10 +168,10 @@ def _check_selection(checked: Checked) -> None:
         if not any([series.matches_glob(glob, n) for n in names]):
             near = suggest(glob, names)
             known = ", ".join(list(names)[:8]) or "none"
+            what = f"the glob {glob} matches no diagnostic; the diagnostics are {known}"
             contracts.run_options_are_consistent.refuse(
-                checked.run.spans["diagnostics"], what=f"the glob {glob} matches no diagnostic; the diagnostics are {known}",
-                help=f"did you mean {near}?" if near else "",
-            )  # fmt: skip
+                checked.run.spans["diagnostics"], what=what, help=f"did you mean {near}?" if near else ""
+            )
 
 
 def _check_start(checked: Checked) -> None:
@@ -319,7 +326,8 @@ def _pass_plan(checked: CheckedPass, sampled: bool, backend: Backend, stage: str
     if stage is not None:
         runtime["stage"] = stage
     runtime["pass"] = option.name
-    layouts = [Layout(g.recording, 0, runtime, variants=len(graphs)) for g in graphs]
+    evaluations = [[len(s.values) for s in g.recording.series.all()] for g in graphs]
+    layouts = [Layout(g.recording, 0, runtime, evaluations=evaluations) for g in graphs]
     gatherings = [Gathering(layout) for layout in layouts]
     plans = []
     generators: list[tuple[Plan, list[str]] | None] = []

@@ -79,7 +79,7 @@ class Frame:
         return "/".join([*self.scope, name])
 
     def leaves(self, x: Any, span: Span) -> list[Any]:
-        """The arrays, or the one number, of an argument that a gradient is taken by, in order.  Refused where there is none."""
+        """The arrays, or the one number, of an argument that a gradient is taken by; refused where there is none."""
         if is_number(x):
             return [x]
         found: list[Any] = []
