@@ -58,13 +58,17 @@ class Guard:
         return " ".join([self.name, *[f"{k}={metadata_text(v)}" for k, v in shown]])
 
 
+# A message is one line.
+_ESCAPES = str.maketrans({'"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+
+
 def metadata_text(value: bool | int | float | str) -> str:
     """A metadata value in a message: bare, quoted only where it holds white space, `=` or `"`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         quoted = value == "" or any(c.isspace() or c in '="' for c in value)
-        return '"' + value.replace('"', '\\"') + '"' if quoted else value
+        return f'"{value.translate(_ESCAPES)}"' if quoted else value
     return repr(value)
 
 

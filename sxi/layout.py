@@ -43,14 +43,14 @@ class Layout:
     guards:    in the order of the walk, the first slots
     series:    with the place of each: sums behind the guards, extremes behind the sums
     weights:   sizes of batches that are gathered apart, since a mean weights them: [n] for a step
-    variants:  how many sets of sums there are, one for each size of batch
+    evaluations:  for each size of batch, which has its own set of sums, how often it evaluates each series
     """
 
     recording: Recording
     start: int
     runtime: dict[str, Any]
     params: dict[str, str] = field(default_factory=dict)
-    variants: int = 1
+    evaluations: list[list[int]] = field(default_factory=list)
     guards: list[Guard] = field(init=False)
     series: list[Series] = field(init=False)
     sums: dict[int, int] = field(init=False)
@@ -61,6 +61,7 @@ class Layout:
     def __post_init__(self) -> None:
         self.guards = self.recording.guards.guards
         self.series = self.recording.series.all()
+        self.evaluations = self.evaluations or [[len(s.values) for s in self.series]]
         self.sums = {i: n for n, i in enumerate([i for i, s in enumerate(self.series) if not s.is_extreme])}
         self.extremes = {i: n for n, i in enumerate([i for i, s in enumerate(self.series) if s.is_extreme])}
         self.labels = [Label(s.name, self._meta(s.metadata, s.group), s.kind) for s in self.series]
@@ -73,6 +74,10 @@ class Layout:
     def _meta(self, metadata: Sequence[tuple[str, Any]], group: str | None) -> dict[str, Any]:
         extra = {"param": self.params.get(group, group)} if group is not None else {}
         return {**dict(metadata), **self.runtime, **extra}
+
+    @property
+    def variants(self) -> int:
+        return len(self.evaluations)
 
     @property
     def size(self) -> int:
@@ -135,7 +140,11 @@ class Layout:
         return [t for guards, own in by_group.values() for t in totals_by_series(guards, own)]
 
     def series_points(self, totals: Any, runs: Sequence[float], weights: Sequence[float]) -> list[Point]:
-        """The series' values: `runs` says how often the graph was run for each variant, `weights` the weight of each run."""
+        """The series' values.
+
+        runs:     how often the graph was run for each size of batch
+        weights:  of one run, for each size
+        """
         points = []
         for i, s in enumerate(self.series):
             if s.is_extreme:
@@ -144,11 +153,12 @@ class Layout:
                 continue
             first = self.start + len(self.guards) + self.sums[i]
             values = [float(totals[first + v * len(self.sums)]) for v in range(self.variants)]
+            each = [own[i] for own in self.evaluations]
             if s.reduce == "mean":
                 sum_ = sum([w * x for w, x in zip(weights, values, strict=True) if w])
-                weight = sum([w * n for w, n in zip(weights, runs, strict=True)]) * len(s.values)
+                weight = sum([w * n * k for w, n, k in zip(weights, runs, each, strict=True)])
                 points.append(Point(self.labels[i], as_f32(reduced(s, sum_, weight))))
-            else:
+            elif s.reduce == "sum" or each[-1]:  # the last batch, the ragged one, may have no value to be the last
                 points.append(Point(self.labels[i], as_f32(sum(values))))
         return points
 

@@ -91,6 +91,24 @@ class Recording:
     taps: dict[int, Tap] = field(default_factory=dict)
 
 
+def align(recordings: Sequence[Recording]) -> None:
+    """Give the recordings of one pass the same guards, series and diagnostics, in the same order.
+
+    A ragged last batch may have others than a full one: a form for each row.  What a batch does not have
+    it reports no value of.
+    """
+    guards, series, diagnostics = GuardTable(), SeriesTable(), dict[str, tuple[bool, Span]]()
+    for own in recordings:
+        slots = [guards.slot(g) for g in own.guards.guards]
+        own.tallies = [(slots[slot], count) for slot, count in own.tallies]
+        series.series |= {key: s for key, s in own.series.series.items() if key not in series.series}
+        diagnostics = {**own.diagnostics, **diagnostics}
+    for own in recordings:
+        own.guards, own.diagnostics = guards, diagnostics
+        mine = own.series.series
+        own.series = SeriesTable({key: mine.get(key) or replace(s, values=[]) for key, s in series.series.items()})
+
+
 class Trace(Frame):
     """A walk that records a graph.
 
