@@ -562,7 +562,16 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     made = StandIn()
     monkeypatch.setitem(sys.modules, "cupy", made.module)
     monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(empty_pinned=np.empty))
+    monkeypatch.setattr("sxi.backends._DRIVERS", ("/",))
     return made
+
+
+def test_auto_does_not_import_cupy_where_there_is_no_driver(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sxi.backends._DRIVERS", ("/no/such/driver",))
+    assert open_backend("auto").name == "numpy"
+    assert stand_in.log == []
 
 
 def test_the_cuda_backend_reads_once_by_an_event(stand_in: StandIn) -> None:

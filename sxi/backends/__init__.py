@@ -6,6 +6,8 @@ between array modules beyond `xp` is a method here, so no other file asks which 
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from math import copysign, inf
@@ -104,7 +106,13 @@ def _strict() -> Backend:
     return StrictBackend()
 
 
+# What a driver puts there; without one of them CuPy need not be imported to know that there is no device.
+_DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
+
+
 def _auto() -> Backend:
+    if sys.platform == "linux" and not any(map(os.path.exists, _DRIVERS)):
+        return _cpu()
     try:
         return _cuda()
     except SxiError:

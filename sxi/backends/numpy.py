@@ -18,6 +18,8 @@ from sxi.primitives.declare import Primitive
 
 # Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
 _F32_LIMIT = 2.0**128 - 2.0**103
+# Just under glibc's largest limit of 32 MiB for a block that is mapped by itself.
+_LARGEST_MAPPED = 32 * 2**20 - 2**16
 # Elements of an exact count at a time, so that its temporaries stay in the second-level cache.
 _BLOCK = 65536
 
@@ -27,6 +29,11 @@ class NumpyBackend:
 
     name = "numpy"
     xp: Any = np
+
+    def __init__(self) -> None:
+        # Freeing a mapped block this large raises glibc's limit above which every array is mapped anew: without it a
+        # step of arrays of some hundred kilobytes spends half its time on page faults.
+        np.empty(_LARGEST_MAPPED, np.uint8)
 
     def asarray(self, host: HostArray) -> Array:
         return np.array(host, order="C")
