@@ -90,7 +90,7 @@ _PLAIN = frozenset({int, float})
 def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite) -> Node:
     """A call with array operands only: the most frequent kind."""
     if len(nodes) == 2 and primitive.name in _OF_TWO:
-        return _call_of_two(primitive, *nodes, site)
+        return _call_of_two(primitive, nodes[0], nodes[1], site)
 
     def node(frame: Any, env: list[Any]) -> Any:
         return frame.apply(primitive, [n(frame, env) for n in nodes], {}, site)

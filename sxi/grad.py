@@ -12,7 +12,7 @@ from typing import Any
 
 from sxi.graph import Graph, Op
 from sxi.primitives import PRIMITIVES
-from sxi.primitives.declare import VJP, Primitive
+from sxi.primitives.declare import VJP
 
 # What a tap does with the cotangent that flows through it.
 TapHandler = Callable[[Op, Op], None]
@@ -85,11 +85,11 @@ class _Flow:
         for i, x in enumerate(op.operands):
             if not isinstance(x, Op) or not self.reaches[x.index] or not x.type.is_float:
                 continue
-            into = _entry(primitive.into, i, primitive)
+            into = _entry(primitive.into, i)
             if into is not None:
                 self._index(op, g, x, into, i)
                 continue
-            vjp = _entry(primitive.vjp, i, primitive)
+            vjp = _entry(primitive.vjp, i)
             if vjp is not None:
                 self._add(x, _like(vjp(g, op, *op.operands, **_static(primitive.vjp, op, i)), x))
 
@@ -102,7 +102,7 @@ class _Flow:
         self.dense[x.index] = g if known is None else PRIMITIVES["+"](known, g)
 
 
-def _entry(table: Any, i: int, primitive: Primitive) -> VJP | None:
+def _entry(table: Any, i: int) -> VJP | None:
     """The function of operand `i` in a `vjp` or `into`."""
     if table is None or callable(table):
         return table  # type: ignore[no-any-return]  # callable: one function for all operands

@@ -102,7 +102,7 @@ _ANY: tuple[str, Callable[[Any], bool]] = ("", lambda _: True)
 _START = ('a path, or a list of ("glob" "path")', lambda x: isinstance(x, str | list))
 _BEST: tuple[str, Callable[[Any], bool]] = (
     'a metric and :min or :max, ["accuracy" :max]',
-    lambda x: isinstance(x, list) and len(x) == 2 and isinstance(x[0], str) and isinstance(x[1], Key) and x[1].name in ("min", "max"),
+    lambda x: isinstance(x, list) and len(x) == 2 and isinstance(x[0], str) and x[1] in (Key("min"), Key("max")),
 )  # fmt: skip
 
 # option -> (what its value is, test of it); the defaults are the fields of `Run`.
@@ -152,7 +152,8 @@ def run_of(form: RunForm, frame: Eager) -> Run:
     made.split = _split_of(made.data, values.get("split"), spans.get("split", form.span), training=True)
     if made.batch % made.microbatches:
         refuse(
-            spans.get("microbatches", form.span), f":microbatches {made.microbatches} does not divide :batch {made.batch}",
+            spans.get("microbatches", form.span),
+            f":microbatches {made.microbatches} does not divide :batch {made.batch}",
             f"take :batch {_next_multiple(made.batch, made.microbatches)}",
         )  # fmt: skip
     made.steps = _steps(made, values, spans)
@@ -173,7 +174,7 @@ def _next_multiple(n: int, m: int) -> int:
 
 def _groups(value: Any, span: Span) -> list[Group]:
     if isinstance(value, list):
-        if not value or not all([isinstance(g, Group) for g in value]):
+        if not all([isinstance(g, Group) for g in value]):  # none, where states alone learn
             refuse(span, ":optimizer is a list of something else than groups", '[(group "all" "*" (adamw :lr 1e-3))]')
         names = [g.name for g in value]
         for name in names:
