@@ -1,0 +1,85 @@
+"""No text makes the interpreter raise anything but its own errors, hang, or answer in two ways.
+
+`SXI_FUZZ` texts are tried, 20,000 by default, from number `SXI_FUZZ_FROM` on; a failure names its number and its text.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import fuzz
+
+TEXTS = int(os.environ.get("SXI_FUZZ", "20000"))
+FIRST = int(os.environ.get("SXI_FUZZ_FROM", "0"))
+PARTS = 20
+# Beyond what the process has: more than a text of small arrays needs, less than a machine would miss.
+MEMORY = 4 << 30
+
+# What the fuzzing found once, made small, and the code that it must give (None: it runs).
+RUN = "(generator points (n) {{:x (normal [n 3])}})\n(objective (batch) {})\n(run r :data points :steps 2 :batch 4 {})"
+SGD = ":optimizer (sgd :lr 0.1)"
+W = '(param "w" [3] :init ones-init)'
+FOUND = [
+    # the gradient of atan2 by an array, the other operand a host number
+    (RUN.format(f"(sum (atan2 2 {W}))", SGD), None),
+    # an integer past binary64 meets an array of reals
+    (RUN.format(f"(+ (mean {W}) (count-where (> {'1' * 400} (:x batch))))", SGD), None),
+    # a local name in an option of the run
+    (RUN.format(f"(sum {W})", ":optimizer (let ((rate 0.1)) (sgd :lr rate))"), None),
+    ("(define (f) (param :split))", "E-EVAL-002"),
+    # a message of two lines
+    ("(run r :data 1 (\n1))", "E-EVAL-002"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder with the data that programs read, bounded memory, a traceback where not even the alarm is heard."""
+    fuzz.write_data(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    with fuzz.library_kept():
+        yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_only_our_own_errors_escape(part: int) -> None:
+    outcomes: Counter[str] = Counter()
+    for number in range(FIRST + part, FIRST + TEXTS, PARTS):
+        text: str | None = fuzz.text_of(number)
+        while text is not None:
+            faulthandler.dump_traceback_later(60, exit=True)
+            try:
+                with fuzz.at_most(10):
+                    error = fuzz.behave(text, "text.sx", twice=number % 5 == 0)
+            except (Exception, fuzz.Hang) as escaped:
+                raise AssertionError(f"text {number}: {type(escaped).__name__}: {escaped}\n{text}") from escaped
+            outcomes["ran" if error is None else error.code] += 1
+            text = None if error is None else fuzz.repaired(text, error)
+    if TEXTS >= 1000:
+        # a fuzzer whose texts are all refused at once, or for one reason, tests nothing
+        assert outcomes["ran"] > 0.1 * TEXTS / PARTS
+        assert len(outcomes) > 20, outcomes
+
+
+@pytest.mark.parametrize(("text", "code"), FOUND)
+def test_what_was_found_stays_repaired(text: str, code: str | None) -> None:
+    error = fuzz.behave(text, "text.sx")
+    assert (error and error.code) == code
+
+
+def test_the_corpus_itself_behaves() -> None:
+    ran = [fuzz.behave(text, "text.sx") is None for text in fuzz.corpus()]
+    assert ran.count(True) >= 40
+    assert len(ran) >= 100
