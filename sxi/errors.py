@@ -1,7 +1,7 @@
 """Every error that a user may see: a code from a table, a message, the places it is about, the repair.
 
-A `Code` is one row of a table (`codes.py` for reading, evaluating, shapes, types, guards and runs;
-`contracts.py` for the contract rules) and says everything about itself once.  `code.at(span, ...)`
+A `Code` is one row of a table (`codes` for reading, evaluating, shapes, types, guards and runs;
+`contracts` for the contract rules) and says everything about itself once.  `code.at(span, ...)`
 makes the error.  How an error prints is `render.py`.
 """
 
