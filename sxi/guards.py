@@ -104,7 +104,7 @@ class GuardTable:
 
     def slot(self, guard: Guard) -> int:
         """The slot of `guard`: a form that the same body walks again with the same metadata counts into the same."""
-        key = (guard.span, guard.form, guard.bound, *guard.series, guard.graph)
+        key = (guard.span, guard.form, guard.bound, *guard.series, guard.graph, guard.param)
         if key not in self._slots:
             self._slots[key] = len(self.guards)
             self.guards.append(guard)
@@ -147,16 +147,19 @@ def failures(guards: Sequence[Guard], counts: Sequence[float]) -> list[Total]:
 def optimizer_failures(guards: Sequence[Guard], counts: Sequence[float]) -> list[Total]:
     """An optimizer's guards that counted: one parameter's update at a time, in the order of parameters.
 
-    `guards` are ordered by parameter, then by the order in the body; each count is that of its form, both
-    of its bounds where it has two, and its parameter.
+    `guards` are in the order of the walk: the first form of each parameter in the order of parameters.  Each
+    count is that of its form, both of its bounds where it has two, and its parameter.
     """
+    order: dict[str | None, int] = {}
     first: dict[Any, Guard] = {}
     sums: dict[Any, float] = {}
     for guard, count in zip(guards, counts, strict=True):
         key = guard.param, guard.span, guard.series
+        order.setdefault(guard.param, len(order))
         first.setdefault(key, guard)
         sums[key] = sums.get(key, 0.0) + float(count)
-    return [Total(first[key], total, first[key]) for key, total in sums.items() if total != 0]
+    failing = [Total(first[key], total, first[key]) for key, total in sums.items() if total != 0]
+    return sorted(failing, key=lambda t: order[t.guard.param])  # `total` walks for every parameter at once
 
 
 def guard_error(total: Total, step: int, pass_name: str | None = None) -> SxiError:

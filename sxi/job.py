@@ -98,7 +98,7 @@ class Job:
     _restored: list[Point] = field(default_factory=list)
     _reported: dict[tuple[str | None, int], list[Point]] = field(default_factory=dict)
     _stage: int = field(init=False)
-    status: Status = field(init=False)
+    status: Status | None = field(init=False, default=None)
     stream: Stream | None = field(init=False, default=None)
     progress: Progress | None = field(init=False, default=None)
 
@@ -121,22 +121,24 @@ class Job:
             self.stream = Stream(self.folder.stream)
             if self.screen is not None:
                 self.progress = Progress(self.screen, runner.steps, done=runner.step)
-            return self._loop(self.stream)
+            return self._loop(self.stream, self.status)
         except SxiError as error:
             return self._failed_to_run(error)
         except Exception as fault:
             self._failed_to_run(codes.INTERNAL.at(None, reason=f"{type(fault).__name__}: {fault}"))
             raise
 
-    def _loop(self, stream: Stream) -> tuple[int, SxiError | None]:
+    def _loop(self, stream: Stream, status: Status) -> tuple[int, SxiError | None]:
         runner = self.runner
         self._open(stream)
+        status.update(state="running", step=runner.step)
         for report in runner.reports():
             self._write(stream, report)
             if report.failure is not None:
                 return self._fail(stream, report, report.failure)
             if report.ends_step:
                 self._after_step(stream)
+                status.update(step=runner.step, throughput=self._throughput())
                 if self.stop.asked is not None and not runner.is_over:
                     self._save_last(stream)
                     return self._end("stopped", f"stopped at step {runner.step}", self.stop.exit_status)
@@ -160,7 +162,6 @@ class Job:
         else:
             stream.resume(self.resumed)
         stream.flush()
-        self.status.update(state="running", step=self.runner.step)
 
     # Reports
 
@@ -204,7 +205,6 @@ class Job:
             self._save(stream)
         if self.progress is not None:
             self.progress.update(runner.step, self._shown())
-        self.status.update(step=runner.step, throughput=self._throughput())
 
     def last(self) -> dict[str, tuple[Label, float]]:
         """The last value of each metric."""
@@ -298,6 +298,8 @@ class Job:
             replay.keep(self.folder.failure, failure.error.data, failure.error.chain, evidence)
         except SxiError as error:
             self.unkept = error
+        except Exception as error:  # a fault of ours in looking hides no verdict
+            self.unkept = codes.INTERNAL.at(None, reason=f"{type(error).__name__}: {error}")
 
     def _failed_to_run(self, error: SxiError) -> tuple[int, SxiError | None]:
         """The disk or the data failed: say so wherever that is still possible."""
@@ -334,7 +336,8 @@ class Job:
                 raise
             failed = raised
         try:
-            self.status.update(force=True, state=state, step=self.runner.step, error=described)
+            if self.status is not None:
+                self.status.update(force=True, state=state, step=self.runner.step, error=described)
         except SxiError as raised:
             failed = raised
         if failed is not None and error is None:

@@ -25,6 +25,7 @@ from sxi.graph import Graph, Op
 from sxi.guards import Guard
 from sxi.plan import plan
 from sxi.primitives.declare import Value
+from sxi.primitives.host import real
 from sxi.run import Report, Runner
 from sxi.stream import plain
 from sxi.trace import Recording
@@ -107,7 +108,9 @@ def looked_at(operand: Any) -> dict[str, Any]:
 
 
 def _host(runner: Runner, x: Any) -> Any:
-    return np.asarray(x) if isinstance(x, bool | int | float) else runner.backend.to_host(x)
+    if not isinstance(x, bool | int | float):
+        return runner.backend.to_host(x)
+    return np.asarray(x if isinstance(x, bool) or abs(x) < 2**63 else real(x))  # a longer integer has no array
 
 
 def _of_step(runner: Runner, report: Report) -> Evidence:

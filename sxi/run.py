@@ -164,7 +164,7 @@ class Runner:
         update = checked.updates[False]
         for name in checked.tracer.registry.params:
             optimizer = update.groups[name].optimizer
-            frame = Eager(emitter, checked.program.globals, "optimizer", f"optimizer {optimizer.name} {name}")
+            frame = Eager(emitter, checked.program.globals, "initializer", f"optimizer {optimizer.name} {name}")
             first = first_states(frame, optimizer.definition, made["param", name], dict(optimizer.keywords))
             for state, x in first.items():
                 type = update.states.get((name, state))
@@ -328,7 +328,7 @@ class Runner:
             gradients = [xp.divide(g, float(m)) for g in gradients]
         means = []
         for (_, reduce, n), x in zip(plan.nexts, nexts, strict=True):
-            means.append(xp.divide(x, float(m * n)) if reduce == "mean" and m * n > 1 and x.dtype.kind == "f" else x)
+            means.append(_divided(xp, x, m * n) if reduce == "mean" and m * n > 1 else x)
         return gradients, means
 
     def _update(self, plan: StepPlan, gradients: list[Array], nexts: list[Array], counters: Array, step: int) -> Values:
@@ -481,6 +481,13 @@ def _combined(xp: Any, reduce: str, a: Array, b: Array) -> Array:
     if reduce in ("min", "max"):
         return (xp.minimum if reduce == "min" else xp.maximum)(a, b)
     return b
+
+
+def _divided(xp: Any, sum_: Array, n: int) -> Array:
+    """The mean of `n` values by their sum; one of integers is rounded down, as `quotient` does."""
+    if sum_.dtype.kind == "f":
+        return xp.divide(sum_, float(n))
+    return xp.floor_divide(sum_, n) if sum_.dtype.kind == "i" else sum_
 
 
 def _row_count(record: DataRecord) -> int:

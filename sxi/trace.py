@@ -241,7 +241,7 @@ class Trace(Frame):
 
     def report(self, series: Series, value: Any) -> None:
         series.graph, series.group = self.place, self.group
-        self.recording.series.add(series, value)
+        self.recording.series.add(series, self.graph.adopt(value) if isinstance(value, Value) else value)
 
     def runs_diagnostic(self, name: str, span: Span) -> bool:
         """Whether a diagnostic of that name is computed in this graph."""

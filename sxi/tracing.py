@@ -17,6 +17,7 @@ from sxi.grad import gradients
 from sxi.graph import Graph, Op
 from sxi.options import Pass, Run
 from sxi.primitives.declare import Value
+from sxi.primitives.host import real
 from sxi.program import Program
 from sxi.series import matches_glob
 from sxi.source import Span
@@ -123,7 +124,7 @@ class Tracer:
         frame.training = True
         loss = call_function(frame, objective, [batch], {}, objective.body.span, "")
         self._check_loss(loss, objective)
-        made.loss = loss if isinstance(loss, Op) else graph.constant(float(loss), "f32")
+        made.loss = graph.adopt(loss) if isinstance(loss, Value) else graph.constant(real(loss), "f32")
         made.params = list(self.registry.params)
         self._differentiate(made, frame)
         return made
@@ -190,7 +191,7 @@ class Tracer:
         for name, param in self.registry.params.items():
             group = next((g for g in self.run.optimizer if matches_glob(g.glob, name)), None)
             if group is None:
-                globs = ", ".join([g.glob for g in self.run.optimizer])
+                globs = ", ".join([g.glob for g in self.run.optimizer]) or "none"
                 where = self.run.spans["optimizer"]
                 contracts.every_parameter_has_a_group.refuse(
                     where,
@@ -356,12 +357,14 @@ class _UpdateWalk:
         sum_: Any = None
         for name in self.tracer.registry.params:
             swapped = dict(zip([id(x) for x in own], self._operands(name), strict=True))
+            self.frame.param_name, self.frame.group = name, self.made.groups[name].name
             start = len(graph.ops)
             value = node(self.frame, [swapped.get(id(x), x) for x in env])
             if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
                 self._refuse_total(span, f"total is of {kind_of(value)}, expected a numeric scalar")
             self._check_reads(value, start, span)
             sum_ = value if sum_ is None else graph.apply(_plus(), [sum_, value], {})
+        self.frame.param_name, self.frame.group = self.name, self.group.name
         self.frame.totals[key] = sum_
         return sum_
 
@@ -439,7 +442,8 @@ def first_state_types(
     if not definition.states:
         return {}
     graph = Graph(f"states of {definition.name}")
-    frame = tracer._frame(graph, Recording(), "optimizer", f"optimizer {definition.name}", False)
+    # made before the first step, like a parameter's first value: nothing there can stop a step
+    frame = tracer._frame(graph, Recording(), "initializer", f"optimizer {definition.name}", False)
     frame.param_name = name
     p = graph.input("param", name, type)
     found: dict[str, ArrayType | None] = {}

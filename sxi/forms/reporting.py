@@ -148,7 +148,8 @@ def assert_finite(form: Group, scope: Scope) -> Node:
         contracts.counts_take_the_right_operand(report.value_span, form="assert-finite", operand=x)
         metadata = report.metadata_of(frame, env)
         with frame.unrounded():
-            count = frame.apply(PRIMITIVES["count-nonfinite"], [_as_array(frame, x)], {}, site)
+            tested = 0.0 if isinstance(x, int) else x  # an integer never counts, however long
+            count = frame.apply(PRIMITIVES["count-nonfinite"], [_as_array(frame, tested)], {}, site)
         frame.tally(_guard(report, name, metadata, x), count)
         return x
 

@@ -274,3 +274,29 @@ def test_g20_a_bound_holds_for_every_parameter_of_a_group(
     assert done.values("size") == [reported]
     assert done.values("guard/size") == [1.0]
     assert done.error["meta"] == {"param": "one" if reduce == ":max" else "two"}
+
+
+@pytest.mark.clause(17)
+@pytest.mark.parametrize("form", FORMS)
+def test_g17_an_optimizers_first_state_is_made_before_any_step(program: Program, form: str) -> None:
+    state = FORMS[form].replace("sum x", "sum p").replace(" x)", " p)")
+    optimizer = f"(optimizer mine (p g) :state ((m (begin {state} (zeros-like p)))) (update (- p g) :m m))"
+    found = only(program.refused(training("(sum w)", before=optimizer, optimizer="(mine)"), x=[0.0]))
+    assert found["code"] == "E-CONTRACT-019"
+
+
+@pytest.mark.clause(15)
+def test_g15_a_guard_in_a_schedule_counts_for_every_parameter(device_program: Program) -> None:
+    text = optimized("", optimizer='(sgd :lr (lambda (s) (guard "late" (where (> s 2) 1.0 0.0))))')
+    done = device_program.run(text, a=[0.5] * 3, b=[0.5] * 3)
+    assert done.points("guard/late") == [(1, 0.0), (2, 0.0), (3, 2.0)]
+    assert done.message.startswith("E-GUARD-001: guard late param=one counted 1 at step 3,")
+
+
+@pytest.mark.clause(15)
+def test_g15_a_guard_in_a_total_counts_once_for_each_parameter(device_program: Program) -> None:
+    body = '(total (guard "summed" (count-where (> (abs g) 1.0)))) (guard "own" (count-where (> (abs g) 1.0)))'
+    done = device_program.run(optimized(body, steps=1), a=[2.0], b=[2.0])
+    assert (done.values("guard/summed"), done.values("guard/own")) == ([5.0], [5.0])
+    told = [(e["guard"], e["meta"]["param"], e["count"]) for e in [done.error, *done.error["also"]]]
+    assert told == [("summed", "one", 2), ("own", "one", 2), ("summed", "two", 3), ("own", "two", 3)]

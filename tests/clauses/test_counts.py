@@ -88,7 +88,8 @@ def test_g03_a_value_is_tested_as_f32(program: Program) -> None:
 
 @pytest.mark.clause(3)
 def test_g03_a_host_number_is_tested_too(program: Program) -> None:
-    assert program.run(training('(assert-finite "n" 7) (assert-finite "m" 0.5) still', steps=1), x=[0.0]).status == 0
+    body = '(assert-finite "n" 7) (assert-finite "m" 0.5) (assert-finite "long" (pow 10 400)) still'
+    assert program.run(training(body, steps=1), x=[0.0]).status == 0
     huge = program.run(training('(assert-finite "n" inf) still', steps=1), x=[0.0])
     assert huge.error["count"] == 1
 
@@ -199,6 +200,17 @@ def test_g11_a_whole_number_past_f64_is_a_value_and_a_bound(program: Program) ->
     done = program.run(training(body, steps=1), x=[0.0])
     assert (done.values("guard/huge"), done.values("guard/x")) == ([1.0], [0.0])
     assert done.values("huge") == [INF]
+
+
+@pytest.mark.clause(1)
+@pytest.mark.parametrize(("count", "said"), [("(pow 10 400)", "Infinity"), ("seven", "7"), ("0.5", "0.5")])
+def test_g01_a_count_may_be_known_before_the_walk(program: Program, count: str, said: str) -> None:
+    # an array of the top level, and numbers of the host
+    before = "(define seven (sum (array [3.0 4.0])))"
+    body = f'(metric "seven" seven :below 8.0) (guard "n" {count}) (+ still seven)'
+    done = program.run(training(body, before=before, steps=1), x=[0.0])
+    assert f"guard n counted {said} at step 1," in done.message
+    assert done.values("seven") == [7.0]
 
 
 @pytest.mark.clause(7)

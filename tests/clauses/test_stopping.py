@@ -71,6 +71,16 @@ def test_g22_resuming_with_the_guard_as_it_was_stops_at_the_same_step_again(prog
     assert again.texts == failed.texts
 
 
+@pytest.mark.clause(22)
+@pytest.mark.parametrize("where", ["step", "pass"])
+def test_g22_the_last_step_or_pass_failing_leaves_no_checkpoint_at_the_end(program: Program, where: str) -> None:
+    form = f'(guard "bad" {column("bad")})'
+    text = training(f"{form} still", steps=3) if where == "step" else passing(form, every=9, steps=3)
+    done = program.run(text, bad=[0.0, 0.0, 1.0])
+    assert (done.status, done.error["step"], done.checkpoints) == (3, 3, [])
+    assert done.state["step"] == (2 if where == "step" else 3)
+
+
 # Passes
 
 
