@@ -102,7 +102,7 @@ def _guards(page: _Page, facts: Facts) -> None:
         return
     page.put(0, f"Guards: {len(guards):,}")
     for _, alike in groupby(guards, key=_written_alike):
-        _guard(page, list(alike), has_groups=facts["optimizer"][0]["glob"] is not None)
+        _guard(page, list(alike), has_groups=any([g["glob"] is not None for g in facts["optimizer"]]))
 
 
 def _written_alike(guard: Facts) -> Any:

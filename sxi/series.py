@@ -63,7 +63,7 @@ def reduced(series: Series, total: float, evaluations: float) -> float:
     """The value of one step from what was gathered: `evaluations` is the weight that a mean divides by."""
     if series.reduce == "mean":
         return total / evaluations if evaluations else math.nan
-    return -total if series.reduce == "min" else total
+    return 0.0 - total if series.reduce == "min" else total  # 0.0 - 0.0 is 0.0, and -0.0 is written so
 
 
 def as_f32(value: float) -> float:
