@@ -331,8 +331,11 @@ def retain(folder: Path, saved: int, keep: int, protect: Collection[int] = ()) -
             _remove(aside)
             os.rename(path, aside)
             shutil.rmtree(aside)
-        except OSError as error:
-            raise _not_written(path, error) from None
+        except BaseException as error:
+            _remove(aside)
+            if isinstance(error, OSError):
+                raise _not_written(path, error) from None
+            raise
 
 
 def save_outputs(folder: Path, step: int, outputs: Mapping[str, Sequence[HostArray]]) -> Path:

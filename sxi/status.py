@@ -83,10 +83,12 @@ class Status:
                 if sync:
                     os.fsync(file.fileno())
             os.replace(self._temporary, self.path)
-        except OSError as error:
+        except BaseException as error:
             with suppress(OSError):
                 self._temporary.unlink()
-            raise codes.STATUS_NOT_WRITTEN.at(None, path=self.path, reason=error.strerror or error) from None
+            if isinstance(error, OSError):
+                raise codes.STATUS_NOT_WRITTEN.at(None, path=self.path, reason=error.strerror or error) from None
+            raise
 
 
 def read_status(folder: Path) -> dict[str, Any]:

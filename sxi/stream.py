@@ -100,16 +100,17 @@ class Stream:
         if not self._lines:
             return
         rest = memoryview("".join(self._lines).encode())
-        self._lines.clear()
         written = 0
         try:
             while written < len(rest):
                 written += os.pwrite(self._descriptor, rest[written:], self._end + written)
-            self._end += written
-        except BaseException as error:  # a second Ctrl-C too: what comes next begins a line
+            self._end, self._lines = self._end + written, []
+        except OSError as error:
+            self._lines = []
             self._cut_off()
-            if isinstance(error, OSError):
-                raise self._failed(error) from None
+            raise self._failed(error) from None
+        except BaseException:  # a second Ctrl-C: the next flush writes it all again, or what came after it
+            self._cut_off()
             raise
 
     def close(self, *, sync: bool = True) -> None:
