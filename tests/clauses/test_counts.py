@@ -141,7 +141,13 @@ BELOW_20 = [(19.999999, 0), (20.0, 1), (21.0, 1), (NAN, 1), (INF, 1), (-INF, 0),
 ABOVE_0 = [(0.0, 1), (-0.0, 1), (1e-40, 0), (1e-46, 1), (NAN, 1), (INF, 0), (-INF, 1)]
 NEAREST_BELOW = float(np.nextafter(np.float32(0.7), np.float32(0.0)))
 BELOW_0_7 = [(0.7, 1), (float(np.float32(0.7)), 1), (NEAREST_BELOW, 0)]
-TABLES = [(":below 20.0", BELOW_20), (":above 0.0", ABOVE_0), (":below 0.7", BELOW_0_7)]
+BELOW_MINUS_1 = [(-2.0, 0), (-1.0000001, 0), (-1.0, 1), (-0.5, 1), (0.0, 1), (2.0, 1), (-INF, 0), (NAN, 1)]
+ABOVE_MINUS_1 = [(-2.0, 1), (-1.0000001, 1), (-1.0, 1), (-0.5, 0), (0.0, 0), (2.0, 0), (-INF, 1), (NAN, 1)]
+BELOW_INF = [(3e38, 0), (INF, 1), (-INF, 0), (NAN, 1)]
+TABLES = [
+    (":below 20.0", BELOW_20), (":above 0.0", ABOVE_0), (":below 0.7", BELOW_0_7), (":below -1.0", BELOW_MINUS_1),
+    (":above -1.0", ABOVE_MINUS_1), (":below inf", BELOW_INF),
+]  # fmt: skip
 
 
 @pytest.mark.clause(5)

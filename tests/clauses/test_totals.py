@@ -57,6 +57,33 @@ def test_the_total_is_of_the_series_and_the_source_its_first_form_that_counted(d
     assert [(e["meta"], e["count"]) for e in done.error["also"]] == [({"k": 2}, 1)]
 
 
+@pytest.mark.clause(1)
+def test_the_order_is_that_of_the_forms_that_counted(device_program: Program) -> None:
+    # the series `late` begins before `early`, and what counts of it stands behind
+    body = f"""
+    (guard "late" {column("a")})
+    (guard "early" {column("b")})
+    (guard "late" {column("b")})
+    still"""
+    done = device_program.run(training(body, steps=1), a=[0.0], b=[1.0])
+    assert [(e["guard"], e["source"]) for e in [done.error, *done.error["also"]]] == [
+        ("early", "program.sx:8:5"),
+        ("late", "program.sx:9:5"),
+    ]
+
+
+@pytest.mark.clause(1)
+def test_a_form_whose_own_total_is_negative_is_a_source(device_program: Program) -> None:
+    body = f"""
+    (guard "g" {column("a")})
+    (guard "g" {column("b")})
+    still"""
+    done = device_program.run(training(body, steps=1), a=[-3.0], b=[1.0])
+    assert (done.error["source"], done.error["count"]) == ("program.sx:7:5", -2)
+    # forms that take each other back leave a total that is zero
+    assert device_program.run(training(body, steps=1), a=[-1.0], b=[1.0]).status == 0
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
