@@ -39,7 +39,7 @@ def first_values(checked: Checked) -> dict[str, HostArray]:
 def _checked(name: str, wanted: ArrayType, held: dict[str, HostArray], path: str, span: Span) -> HostArray:
     """The array `name` of a file, of the type that the run's parameter has."""
     if name not in held:
-        raise codes.START_LACKS.at(span, path=path, name=name, names=", ".join(list(held)[:8]) or "none")
+        raise codes.START_LACKS.at(span, path=path, name=name, names=", ".join(sorted(held)[:8]) or "none")
     x = held[name]
     if (str(x.dtype), x.shape) != (wanted.carrier, wanted.shape):
         raise codes.START_DIFFERS.at(span, path=path, name=name, given=typed(x), wanted=wanted)
