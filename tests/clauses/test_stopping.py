@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_g23_a_failing_pass_is_followed_by_no_stage(program: Program) -> None:
 # Verdicts before the commit
 
 
-def _held(program: Program, text: str, **columns: list[float]) -> Finished:
+def _held(program: Program, text: str, **columns: Any) -> Finished:
     """A run that fails at step 3: memory and the last checkpoint hold what step 2 left."""
     done = program.run(text, **columns)
     assert (done.status, done.error["step"], done.state["step"]) == (3, 3, 2)
@@ -226,7 +227,7 @@ def test_g26_training_guard_then_finite_guard_then_optimizer_guard(
     ],
 )
 def test_g26_the_finite_guard_tells_loss_then_gradient_then_update(
-    device_program: Program, rows: dict[str, list[float]], said: str
+    device_program: Program, rows: dict[str, Any], said: str
 ) -> None:
     text = """
     (data d (npz "d.npz"))
@@ -250,10 +251,11 @@ def test_g27_s43_a_failure_is_of_the_step_not_yet_taken(device_program: Program,
     text = optimized(LARGE if kind == "optimizer" else "")
     if kind == "training":
         text = text.replace("(objective (batch)", '(objective (batch) (guard "rows" (sum (:bad batch)))')
-    columns = {
+    columns: dict[str, Any] = {
         "training": {"bad": [0.0, 7.0, 0.0]}, "finite": {"a": [0.5, NAN, 0.5]}, "optimizer": {"a": [0.5, 2.0, 0.5]},
     }[kind]  # fmt: skip
-    done = device_program.run(text, **{"a": [0.5] * 3, "b": [0.5] * 3, "bad": [0.0] * 3, **columns})
+    columns = {"a": [0.5] * 3, "b": [0.5] * 3, "bad": [0.0] * 3, **columns}
+    done = device_program.run(text, **columns)
     assert " at step 2" in done.message
     assert (done.error["step"], done.state["step"]) == (2, 1)
     assert {a["step"] for a in done.annotations} == {2}

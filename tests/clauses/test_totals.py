@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -27,14 +28,14 @@ def test_several_failing_in_one_step_are_told_in_the_order_of_the_walk(device_pr
     body = f"""(guard "first" {column("f")}) (let ((out (net batch))) (guard "last" {column("l")}) (+ out still))"""
     text = training(body, before=before, batch=4, steps=1)
     names = ["prepared", "first", "net", "last"]
-    late_first = {"l": [1.0, 0, 0, 0], "n": [0.0, 1, 0, 0], "f": [0.0, 0, 1, 0], "p": [0.0, 0, 0, 1]}
+    late_first: dict[str, Any] = {"l": [1.0, 0, 0, 0], "n": [0.0, 1, 0, 0], "f": [0.0, 0, 1, 0], "p": [0.0, 0, 0, 1]}
     done = device_program.run(text, **late_first)
     assert [e["guard"] for e in [done.error, *done.error["also"]]] == names
     assert done.message.startswith("E-GUARD-001: guard prepared counted 1 at step 1,")
     assert done.texts[0] == "guard prepared failed"
     assert len(done.annotations) == 2
     for i in range(1, 4):
-        fewer = {k: [0.0] * 4 if k in "pfnl"[:i] else v for k, v in late_first.items()}
+        fewer: dict[str, Any] = {k: [0.0] * 4 if k in "pfnl"[:i] else v for k, v in late_first.items()}
         done = device_program.run(text, **fewer)
         assert [e["guard"] for e in [done.error, *done.error["also"]]] == names[i:]
 
