@@ -5,6 +5,7 @@ then be said, at which step.  The figures that the programs reach are measured b
 """
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -205,6 +206,11 @@ def test_the_two_halves_of_an_adversarial_pair_learn_apart(run):
             x for n, x in saved.items() if n.startswith("optimizer/v/") and not n.startswith(f"optimizer/v/{still}")
         ]
         assert any(x.any() for x in others)
+
+
+def test_a_smallest_count_of_zero_has_no_sign(run):
+    (fewest,) = run("gan", "--steps", "1").values("hits/fewest")  # nothing made lies on every cloud before training
+    assert (fewest, math.copysign(1.0, fewest)) == (0.0, 1.0)
 
 
 def test_states_alone_learn(run):
