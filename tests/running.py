@@ -169,7 +169,7 @@ class Program:
             opened.append(backends.open_backend(name))
             return opened[-1]
 
-        runners: list[Any] = []
+        runners: list[Runner] = []
 
         def make_runner(*arguments: Any, **options: Any) -> Runner:
             runners.append(Runner(*arguments, **options))

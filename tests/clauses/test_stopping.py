@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sxi import replay
 from tests.clauses.programs import LARGE, STATEFUL, optimized, passing
 from tests.running import Finished, Program, column, only, training
 
@@ -328,3 +329,20 @@ def test_g29_s12_s33_s36_what_the_status_and_the_stream_say(device_program: Prog
     assert "also E-GUARD-001: guard rows/other counted 2 at step 2" in shown
     _, shown, _ = device_program.command("status", str(done.folder), "--format", "json")
     assert json.loads(shown)["error"] == done.error
+
+
+@pytest.mark.clause(29)
+def test_g29_a_fault_in_looking_at_what_failed_hides_no_verdict(program: Program, monkeypatch: Any) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(replay, "examine", broken)
+    program.write(training(f'(guard "bad" {column("bad")}) still', steps=1), bad=[1.0])
+    status, _, said = program.command("run", "program.sx", "--out", "out", "--quiet")
+    message = "E-GUARD-001: guard bad counted 1 at step 1, expected 0; it is written at program.sx:6:1"
+    assert status == 3
+    assert f"sxi run: {message}" in said.splitlines()
+    assert "ValueError: a fault" in said
+    done = Finished(status, "", said, program.path / "out")
+    assert done.texts == ["guard bad failed", f"failed: {message}"]
+    assert (done.state["state"], done.error["code"]) == ("failed", "E-GUARD-001")
