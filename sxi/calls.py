@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from sxi import codes, contracts
 from sxi.arraytype import CARRIERS
 from sxi.codes import Refusal
-from sxi.errors import SxiError
+from sxi.errors import Label, SxiError
 from sxi.names import Scope
 from sxi.primitives.declare import REQUIRED, Param, Primitive, Value
-from sxi.reader import Form, Group, Keyword
-from sxi.source import Span
-from sxi.suggest import suggest
-from sxi.values import Key, Node, is_number, is_static, kind_of
+from sxi.primitives.host import bounded
+from sxi.reader import Form, Group, Keyword, Symbol, read
+from sxi.source import Source, Span
+from sxi.suggest import did_you_mean
+from sxi.values import Function, Key, Node, is_number, is_static, kind_of
 
 LONGEST_CALL_SHOWN = 40
+LONGEST_OPERAND_SHOWN = 12
 
 
 class CallSite:
@@ -41,7 +43,8 @@ def primitive_call(
 ) -> Node:  # fmt: skip
     """The node of a call whose head is known to be `primitive`: bound by the signature now, once."""
     positional, pairs = arguments
-    check_counts(primitive, len(positional), form.span)
+    _check_keywords_last(primitive, positional)
+    check_counts(primitive, len(positional), form.span, infix_repair(form) if len(positional) > 1 else "")
     keywords = {}
     for key, value in pairs:
         param = _keyword_param(primitive, key.name, key.span)
@@ -104,7 +107,7 @@ def _call_of_two(primitive: Primitive, first: Node, second: Node, site: CallSite
     def node(frame: Any, env: list[Any]) -> Any:
         a, b = first(frame, env), second(frame, env)
         if type(a) is type(b) and type(a) in _PLAIN:
-            return compute(a, b)
+            return bounded(compute(a, b))
         return frame.apply(primitive, [a, b], {}, site)
 
     return node
@@ -139,8 +142,43 @@ def _by_position(primitive: Primitive, given: Sequence[Any]) -> list[tuple[Param
     return out
 
 
-def check_counts(primitive: Primitive, given: int, span: Span) -> None:
-    """Refuse a wrong number of positional arguments."""
+OPERATORS = frozenset({"+", "-", "*", "/", "@", "<", "<=", ">", ">=", "=", "/="})
+
+
+def infix_repair(form: Group) -> str:
+    """How a call is written whose operator stands between its operands, as in `(a + b)`; "" where none does."""
+    for i, item in enumerate(form.items[1:-1], 1):
+        if isinstance(item, Symbol) and item.name in OPERATORS:
+            left, right = form.items[i - 1], form.items[i + 1]
+            shown = f"({item.name} {_short(left)} {_short(right)})"
+            rest = len(form.items) - 3
+            around = f"({_short(form.items[0])} {shown})" if rest == 1 and i == 2 else shown
+            return f"an operator comes first: {around}"
+    return ""
+
+
+def _check_keywords_last(primitive: Primitive, positional: Sequence[Form]) -> None:
+    """Refuse a keyword of the primitive that stands among its operands: before one, or without a value."""
+    takes = [p.name for p in primitive.params if p.by_keyword]
+    for i, item in enumerate(positional):
+        if isinstance(item, Keyword) and item.name in takes:
+            last = i == len(positional) - 1
+            what = "has no value" if last else "stands before an operand; keywords come last"
+            raise codes.MALFORMED.at(item.span, form=primitive.name, what=f":{item.name} {what}", help=primitive.usage)
+
+
+def unknown_keyword(span: Span, name: str, keyword: str, takes: Iterable[str], usage: str = "") -> SxiError:
+    """The error of a keyword that `name` does not take: the nearest that it does, and how it is written."""
+    takes = list(takes)
+    known = f"it takes {' '.join([f':{k}' for k in takes])}" if takes else "it takes no keyword"
+    note = f"it is written {usage}" if usage else known
+    return codes.UNKNOWN_KEYWORD.at(
+        span, name=name, keyword=keyword, help=did_you_mean(keyword, takes, ":{}"), notes=(note,)
+    )
+
+
+def check_counts(primitive: Primitive, given: int, span: Span, help: str = "") -> None:
+    """Refuse a wrong number of positional arguments; `help` is the repair."""
     params = [p for p in primitive.params if not p.by_keyword]
     least, most = len([p for p in params if p.default is REQUIRED]), len(params)
     many = bool(params) and (params[-1].many)
@@ -153,17 +191,14 @@ def check_counts(primitive: Primitive, given: int, span: Span) -> None:
             wanted=f"{wanted} argument{plural}",
             given=given,
             notes=(f"it is written {primitive.usage}",),
+            help=help,
         )
 
 
 def _keyword_param(primitive: Primitive, name: str, span: Span) -> Param:
     takes = {p.name: p for p in primitive.params if p.by_keyword}
     if name not in takes:
-        near = suggest(name, list(takes))
-        help = f"did you mean :{near}?" if near else ""
-        raise codes.UNKNOWN_KEYWORD.at(
-            span, name=primitive.name, keyword=name, help=help, notes=(f"it is written {primitive.usage}",)
-        )
+        raise unknown_keyword(span, primitive.name, name, takes, primitive.usage)
     return takes[name]
 
 
@@ -241,8 +276,7 @@ def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSit
     if _holds_array(value):
         refuse_array(primitive.name, value, span, site.parts.get(param.name, []))
     if not holds(value) and not (value is None and param.default is None):
-        near = suggest(value.name, list(CARRIERS)) if param.kind == "dtype" and isinstance(value, Key) else None
-        help = f"did you mean :{near}?" if near else ""
+        help = did_you_mean(value.name, CARRIERS, ":{}") if param.kind == "dtype" and isinstance(value, Key) else ""
         raise codes.WRONG_KIND.at(
             span, what=f"{param.name} of {primitive.name}", given=kind_of(value), wanted=wanted, help=help
         )
@@ -288,21 +322,85 @@ def check_operands(primitive: Primitive, operands: Sequence[Any], site: CallSite
             continue
         if primitive.name in ("=", "/=") and all([is_static(o) for o in operands]):
             continue
-        raise located(Refusal(codes.NOT_AN_ARRAY, i, given=kind_of(x)), primitive, operands, site)
+        refusal = Refusal(codes.NOT_AN_ARRAY, i, given=kind_of(x))
+        raise located(refusal, primitive, operands, site, _made_an_array(x))
 
 
-def located(refusal: Refusal, primitive: Primitive, operands: Sequence[Any], site: CallSite) -> SxiError:
+def _made_an_array(x: Any) -> str:
+    """The repair of an operand that is no array."""
+    if isinstance(x, list) and all([is_number(e) for e in x]):
+        return "make an array of the list: (array …)"
+    if isinstance(x, Function):
+        return f"call it: ({x.name}{' ' if x.body.parameters else ''}{x.body.parameters})"
+    if isinstance(x, dict) and x:
+        return f"take one of its arrays: (:{next(iter(x))} …)"
+    return ""
+
+
+# What is said of a static operand stands at that operand: code -> the parameters that it may be about.
+_ABOUT: dict[str, tuple[str, ...]] = {
+    codes.AXIS_OUT_OF_RANGE.code: ("axis", "axes"),
+    codes.WRONG_SIZE.code: ("shape", "n"),
+}
+
+
+def located(
+    refusal: Refusal, primitive: Primitive, operands: Sequence[Any], site: CallSite, repair: str = ""
+) -> SxiError:
     """The error of a call that a type rule refused: the call and its arguments' types in words."""
-    span = _operand_span(primitive, refusal.operand, site)
     error = refusal.error()
     shown = [kind_of(x) for x in operands if x is not None]
-    text = " ".join(site.span.text.split())
-    call = text if len(text) <= LONGEST_CALL_SHOWN else f"({primitive.name} …)"
+    call = shortened(site.span.text)
     types = f"{', '.join(shown[:-1])} with {shown[-1]}" if len(shown) > 1 else "".join(shown)
     error.message = f"{call}: {types}: {error.message}" if types else f"{call}: {error.message}"
     error.args = (error.code, error.message)
-    error.span = span
+    error.help = repair or error.help
+    error.span = _place_of(refusal, primitive, site)
+    found = {_operand_span(primitive, i, site): str(x.type) for i, x in enumerate(operands) if isinstance(x, Value)}
+    found.pop(site.span, None)
+    error.label = found.pop(error.span, "")
+    if refusal.code in (codes.SHAPES_DIFFER, codes.TYPES_DIFFER) and call != _in_a_line(site.span.text):
+        error.labels = tuple([Label(span, text) for span, text in found.items()])
     return error
+
+
+def _place_of(refusal: Refusal, primitive: Primitive, site: CallSite) -> Span:
+    """The operand that a refusal is about: a static one where its code says so, else the array, else the call."""
+    about = _ABOUT.get(refusal.code.code, ())
+    if refusal.code is codes.OUT_OF_BOUNDS:
+        about = (str(refusal.facts["what"]).removeprefix(":"),)
+    span = next((site.spans[name] for name in about if name in site.spans), None)
+    return span or _operand_span(primitive, refusal.operand, site)
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shortened(text: str) -> str:
+    """The text of a call in one short line: its longer operands by their heads, `(@ x (param …))`."""
+    whole = _in_a_line(text)
+    if len(whole) <= LONGEST_CALL_SHOWN:
+        return whole
+    try:
+        (form,) = read(Source("", text))
+    except (SxiError, ValueError):  # a part of a text, as a step of a thread is
+        return f"{whole[: LONGEST_CALL_SHOWN - 1]}…"
+    if not isinstance(form, Group) or not form.items:
+        return f"{whole[: LONGEST_CALL_SHOWN - 1]}…"
+    parts = [_short(item) for item in form.items]
+    made = f"({' '.join(parts)})"
+    return made if len(made) <= LONGEST_CALL_SHOWN else f"({parts[0]} …)"
+
+
+def _short(form: Form) -> str:
+    text = _in_a_line(form.span.text)
+    if len(text) <= LONGEST_OPERAND_SHOWN:
+        return text
+    if isinstance(form, Group):
+        head = f"{form.head} " if form.head else ""
+        return {"(": f"({head}…)", "[": "[…]", "{": "{…}"}[form.bracket]
+    return "…"
 
 
 def _operand_span(primitive: Primitive, operand: int | None, site: CallSite) -> Span:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from sxi import codes
-from sxi.calls import bind_call, primitive_call
+from sxi.calls import bind_call, infix_repair, primitive_call, unknown_keyword
 from sxi.codes import Refusal
 from sxi.errors import SxiError
 from sxi.graph import Link
@@ -23,7 +23,7 @@ from sxi.names import Module, Scope, Variable
 from sxi.primitives.declare import Primitive
 from sxi.reader import Form, Group, Keyword, Number, Quote, Symbol, Text
 from sxi.source import Span
-from sxi.suggest import suggest
+from sxi.suggest import INSTEAD, did_you_mean
 from sxi.values import Body, Builtin, Definition, FormValue, Function, Gradient, Instance, Key, Node, kind_of
 
 Env: TypeAlias = list[Any]
@@ -107,12 +107,8 @@ def resolve_symbol(name: str, span: Span, scope: Scope) -> Node:
         return lambda frame, env: found
     if name in FORMS:
         malformed(Symbol(name, span), name, "a special form is not a value", help=f"write {USAGE[name]}")
-    raise codes.UNKNOWN_NAME.at(span, name=name, help=did_you_mean(suggest(name, [*scope.visible_names(), *FORMS])))
-
-
-def did_you_mean(near: str | None) -> str:
-    """The repair that names a near candidate, or nothing."""
-    return f"did you mean {near}?" if near else ""
+    known = [*scope.visible_names(), *FORMS, *CONSTANTS]
+    raise codes.UNKNOWN_NAME.at(span, name=name, help=INSTEAD.get(name) or did_you_mean(name, known))
 
 
 def _cell_reader(slot: int, name: str, span: Span) -> Node:
@@ -198,8 +194,13 @@ def _resolve_call(form: Group, scope: Scope) -> Node:
         args = [n(frame, env) for n in nodes]
         given = {k: n(frame, env) for k, n in keywords} if keywords else {}
         if type(f) is Function:
-            return call_function(frame, f, args, given, span, number)
-        return call_value(frame, f, args, given, span, number, head_span, spans)
+            return call_function(frame, f, args, given, span, number, spans[1])
+        try:
+            return call_value(frame, f, args, given, span, number, head_span, spans)
+        except SxiError as error:
+            if error.span is head_span and not error.help:
+                error.help = infix_repair(form)
+            raise
 
     return node
 
@@ -208,14 +209,14 @@ def _resolve_field(head: Keyword, arguments: list[Form], form: Group, scope: Sco
     """`(:x record)`: a field of a record."""
     if len(arguments) != 1:
         raise codes.WRONG_COUNT.at(form.span, name=f":{head.name}", wanted="one record", given=len(arguments))
-    record, name, span, at = resolve(arguments[0], scope), head.name, form.span, arguments[0].span
+    record, name, at = resolve(arguments[0], scope), head.name, arguments[0].span
 
     def node(frame: Any, env: Env) -> Any:
         value = record(frame, env)
         if not isinstance(value, dict):
             raise codes.WRONG_KIND.at(at, what=f"the operand of :{name}", given=kind_of(value), wanted="a record")
         if name not in value:
-            raise no_such_key(name, value, span)
+            raise no_such_key(name, value, head.span)
         return value[name]
 
     return node
@@ -223,11 +224,10 @@ def _resolve_field(head: Keyword, arguments: list[Form], form: Group, scope: Sco
 
 def no_such_key(name: str, record: dict[str, Any], span: Span) -> SxiError:
     """The error of a field that is not there; names those that are."""
-    near = suggest(name, list(record))
-    known = ", ".join([f":{k}" for k in list(record)[:8]])
-    return codes.NO_SUCH_KEY.at(
-        span, key=name, help=did_you_mean(f":{near}" if near else None), notes=(f"it has {known}",) if known else ()
-    )
+    known = [f":{k}" for k in list(record)[:8]]
+    more = " …" if len(record) > len(known) else ""
+    note = f"it has {' '.join(known)}{more}" if known else "it is empty"
+    return codes.NO_SUCH_KEY.at(span, key=name, help=did_you_mean(name, record, ":{}"), notes=(note,))
 
 
 def resolve_body(forms: Sequence[Form], scope: Scope, owner: Form, name: str) -> list[Node]:
@@ -267,17 +267,18 @@ def run_body(frame: Any, nodes: list[Node], env: Env) -> Any:
 # Calling
 
 
-def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, Any], span: Span, number: str) -> Any:
+def call_function(
+    frame: Any, f: Function, args: list[Any], keywords: dict[str, Any], span: Span, number: str,
+    keys: dict[str, Span] | None = None,
+) -> Any:  # fmt: skip
     """The value of a function of the program, called at `span`.
 
     number:  the call's segment in the places of draws; "" for the body of a graph, which nothing calls
+    keys:    where its keywords are written
     """
     body = f.body
     if len(args) != body.arity:
-        wanted = "no positional argument" if not body.arity else f"{body.arity} argument{'s' * (body.arity != 1)}"
-        raise codes.WRONG_COUNT.at(
-            span, name=f.name, wanted=wanted, given=len(args), notes=(f"it is written {usage_of(f)}",)
-        )
+        raise _wrong_count(f, args, span)
     env = [*args, *[None] * (body.size - body.arity), *f.captured]
     outer, outer_scope = frame.call, frame.scope
     if number:
@@ -289,7 +290,7 @@ def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, 
         frame.scope = (f.model,)
     try:
         if body.keywords or keywords:
-            _bind_keywords(frame, f, keywords, env, span)
+            _bind_keywords(frame, f, keywords, env, span, keys or {})
         value = None
         for node in body.nodes:
             value = node(frame, env)
@@ -304,21 +305,34 @@ def call_function(frame: Any, f: Function, args: list[Any], keywords: dict[str, 
     return value
 
 
-def _bind_keywords(frame: Any, f: Function, given: dict[str, Any], env: Env, span: Span) -> None:
+def _wrong_count(f: Function, args: list[Any], span: Span) -> SxiError:
+    """The error of a call with too few or too many operands."""
+    arity = f.body.arity
+    misplaced = [x.name for x in args if isinstance(x, Key) and x.name in f.body.keywords]
+    return codes.WRONG_COUNT.at(
+        span, name=f.name, wanted=f"{arity} argument{'s' * (arity != 1)}" if arity else "no positional argument",
+        given=len(args), notes=(f"it is written {usage_of(f)}",),
+        help=f":{misplaced[0]} and its value come last" if misplaced else "",
+    )  # fmt: skip
+
+
+def _bind_keywords(frame: Any, f: Function, given: dict[str, Any], env: Env, span: Span, keys: dict[str, Span]) -> None:
     takes = f.body.keywords
     for name in given:
         if name not in takes:
-            near = suggest(name, list(takes))
-            raise codes.UNKNOWN_KEYWORD.at(
-                span, name=f.name, keyword=name, help=did_you_mean(f":{near}" if near else None)
-            )
+            raise unknown_keyword(keys.get(name, span), f.name, name, takes, usage_of(f))
     for name, (slot, default) in takes.items():
         if name in given:
             env[slot] = given[name]
         elif default is None:
-            raise codes.MISSING_KEYWORD.at(span, name=f.name, keyword=name)
+            raise missing_keyword(f, name, span)
         else:
             env[slot] = default(frame, env)
+
+
+def missing_keyword(f: Any, name: str, span: Span) -> SxiError:
+    """The error of a call without a keyword that has no default."""
+    return codes.MISSING_KEYWORD.at(span, name=f.name, keyword=name, notes=(f"it is written {usage_of(f)}",))
 
 
 def usage_of(f: Any) -> str:
@@ -367,10 +381,7 @@ def _call_builtin(
         )
     for name in keywords:
         if name not in f.keywords and "*" not in f.keywords:
-            near = suggest(name, list(f.keywords))
-            raise codes.UNKNOWN_KEYWORD.at(
-                span, name=f.name, keyword=name, help=did_you_mean(f":{near}" if near else None)
-            )
+            raise unknown_keyword((spans[1] if spans else {}).get(name, span), f.name, name, f.keywords, f.usage)
     outer = frame.call
     frame.call = Link(outer, number, "", None)
     places = spans[0] if spans else [span] * len(args)
@@ -407,13 +418,10 @@ def _instantiate(f: Definition, args: list[Any], keywords: dict[str, Any], span:
     takes = list(f.takes if f.takes is not None else f.function.body.keywords)
     for name in keywords:
         if name not in takes:
-            near = suggest(name, takes)
-            raise codes.UNKNOWN_KEYWORD.at(
-                at.get(name, span), name=f.name, keyword=name, help=did_you_mean(f":{near}" if near else None)
-            )
+            raise unknown_keyword(at.get(name, span), f.name, name, takes)
     for name, (_, default) in f.function.body.keywords.items():
         if default is None and name not in keywords:
-            raise codes.MISSING_KEYWORD.at(span, name=f.name, keyword=name)
+            raise missing_keyword(f, name, span)
     return Instance(f, keywords, span, at)
 
 

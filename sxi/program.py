@@ -8,7 +8,7 @@ redefinition do.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from sxi.names import Mentions, Module, Scope
 from sxi.primitives import PRIMITIVES
 from sxi.reader import Form, Group, Text, load, read_all
 from sxi.source import Source, Span
-from sxi.suggest import suggest
+from sxi.suggest import did_you_mean
 
 LIBRARY = "library"
 # A step that failed: the number of the global that it would have defined, and its error.
@@ -101,11 +101,16 @@ class Loaded:
                 globals[index] = value
         for name in world.overrides:
             if name not in world.declared.settings:
-                near = suggest(name, list(world.declared.settings))
-                known = ", ".join(world.declared.settings)
-                what = "the file has no such setting" + (f"; it has {known}" if known else "")
-                raise codes.WRONG_SETTING.at(None, name=name, what=what, help=f"did you mean {near}?" if near else "")
+                raise no_such_setting(name, world.declared.settings, None)
         return Program(self.path, world.declared, globals, self.module, world.overrides, self.sources, self.working)
+
+
+def no_such_setting(name: str, settings: Iterable[str], span: Span | None) -> SxiError:
+    """The error of a setting that is set, and that the file does not have."""
+    known = " ".join(settings)
+    notes = (f"its settings are {known}" if known else "it has no setting",)
+    what = "the file has no such setting"
+    return codes.WRONG_SETTING.at(span, name=name, what=what, help=did_you_mean(name, known.split()), notes=notes)
 
 
 class Loader:
@@ -208,7 +213,7 @@ class Loader:
             )
         given = form.items[1]
         path = os.path.join(os.path.dirname(source.path), given.value)
-        real = os.path.realpath(path)
+        real = path if "\0" in path else os.path.realpath(path)  # a path that is none is refused when it is read
         if real in self.open:
             raise codes.BAD_IMPORT.at(given.span, what=f"{path} imports itself through {source.path}")
         if real not in self.modules:

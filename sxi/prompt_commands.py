@@ -19,7 +19,7 @@ from sxi.commands import constant
 from sxi.contracts import RULES
 from sxi.contracts.page import in_words
 from sxi.errors import CODES, SxiError
-from sxi.eval import FORMS, USAGE, did_you_mean, usage_of
+from sxi.eval import FORMS, USAGE, usage_of
 from sxi.explain import explain_code
 from sxi.guards import Guard
 from sxi.history import SeriesLog, Track
@@ -30,7 +30,7 @@ from sxi.render import cells, wrapped
 from sxi.replay import Evidence
 from sxi.series import matches_glob
 from sxi.source import Source
-from sxi.suggest import suggest
+from sxi.suggest import did_you_mean
 from sxi.values import Builtin, Definition, Function, kind_of
 from sxi.workspace import PROMPT, Outcome, Workspace, key_of
 
@@ -75,8 +75,7 @@ def perform(session: Session, text: str) -> None:
     name, newline, further = name.partition("\n")
     argument = f"{further}{newline}{argument}".strip()
     if name not in COMMANDS:
-        near = suggest(name, COMMANDS)
-        raise codes.NO_COMMAND.at(None, name=name[:40], help=did_you_mean(f",{near}" if near else None) or ",help")
+        raise codes.NO_COMMAND.at(None, name=name[:40], help=did_you_mean(name, COMMANDS, ",{}") or ",help")
     found = COMMANDS[name]
     if argument and not found.takes:
         raise misused(name, f"it takes nothing, not {argument[:40]}")
@@ -117,7 +116,7 @@ def help_(session: Session, argument: str) -> None:
     """Lists the commands, or says what one does."""
     name = argument.removeprefix(",")
     if name and name not in COMMANDS:
-        raise codes.NO_COMMAND.at(None, name=name, help=did_you_mean(suggest(name, COMMANDS)))
+        raise codes.NO_COMMAND.at(None, name=name, help=did_you_mean(name, COMMANDS))
     if name:
         session.say(COMMANDS[name].usage, *[f"  {line.strip()}" for line in COMMANDS[name].doc.splitlines()])
         return
@@ -330,8 +329,8 @@ def plot(session: Session, argument: str) -> None:
     """Draws the whole course of a series; where values share a place the largest is drawn."""
     tracks = _chosen(session, argument) if argument else []
     if not tracks:
-        near = suggest(argument, [t.name for t in session.tracks()])
-        raise misused("plot", f"there is no series {argument}".rstrip(), help=did_you_mean(near) or ",series")
+        help = did_you_mean(argument, [t.name for t in session.tracks()]) or ",series"
+        raise misused("plot", f"there is no series {argument}".rstrip(), help=help)
     screen = session.screen
     for track in tracks[:4]:
         height = max(5, (screen.height - 4) // min(len(tracks), 4))
@@ -413,7 +412,7 @@ def doc(session: Session, argument: str) -> None:
     found = documented(session, argument)
     if found is None:
         names = [*session.workspace.names(), *USAGE, *OPTIONS]
-        raise codes.UNKNOWN_NAME.at(None, name=argument[:60], help=did_you_mean(suggest(argument, names)))
+        raise codes.UNKNOWN_NAME.at(None, name=argument[:60], help=did_you_mean(argument, names))
     session.say(*found)
 
 

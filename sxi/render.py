@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TextIO
 
 from sxi.errors import SxiError
@@ -24,7 +25,10 @@ _FAR = 2 * WIDEST
 # A text of more characters is told by its two ends.
 _LONGEST = 2_000
 
-_STYLES = {"code": "1;31", "message": "1", "rule": "34", "fault": "1;31", "place": "1;34", "word": "1;36"}
+_STYLES = {
+    "code": "1;31", "message": "1", "rule": "34", "fault": "1;31", "place": "1;34",
+    "note": "1;36", "help": "1;32", "why": "2",
+}  # fmt: skip
 # Characters without a glyph of their own: controls, formats, line separators, surrogates, unassigned ones.
 _UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
 # What sxi's own messages use beyond ASCII, for terminals without it.
@@ -114,6 +118,10 @@ class _Excerpt:
     def is_whole(self) -> bool:
         return not (self.left or self.right)
 
+    def shows(self, column: int) -> bool:
+        """Whether the character of a column of the line is drawn, or the line's end that it is."""
+        return self.is_whole or self.first < column <= self.first + len(self.glyphs)
+
     @property
     def text(self) -> str:
         return f"{self.left}{''.join(self.glyphs)}{self.right}".rstrip()
@@ -164,7 +172,8 @@ class _Frame:
         lead = f"{word}: ".ljust(6)
         lines = [part for line in text.splitlines() for part in wrapped(self.plain(line), self.width - len(lead))]
         return [
-            (self.paint(lead.rstrip(), "word") + lead[len(lead.rstrip()) :] if n == 0 else " " * len(lead)) + line
+            (self.paint(lead.rstrip(), word) + lead[len(lead.rstrip()) :] if n == 0 else " " * len(lead))
+            + (self.paint(line, word) if word == "why" else line)
             for n, line in enumerate(lines)
         ]
 
@@ -194,11 +203,17 @@ class _Frame:
             if before and number > before + 1:
                 lines.append(self.paint("...", "rule"))
             before = number
-            is_whole = self.excerpt(source, number, own[0].span.column, room).is_whole
-            # A line that must be cut is cut around each of its marks.
-            for group in [own] if is_whole else [[mark] for mark in own]:
+            for group in self.seen_together(source, number, own, room):
                 lines += self.marked_line(source, number, group, digits)
         return lines
+
+    def seen_together(self, source: Source, number: int, marks: list[_Mark], room: int) -> Iterator[list[_Mark]]:
+        """The marks of a line by excerpt: a line that must be cut is cut around the first mark of each group."""
+        while marks:
+            excerpt = self.excerpt(source, number, marks[0].span.column, room)
+            group = [mark for mark in marks if mark is marks[0] or excerpt.shows(mark.span.column)]
+            yield group
+            marks = [mark for mark in marks if mark not in group]
 
     def excerpt(self, source: Source, number: int, column: int, room: int) -> _Excerpt:
         """Line `number` as it is drawn in `room` columns: whole, or cut around `column`, a third of the room before it.
@@ -267,9 +282,14 @@ def frame(error: SxiError, *, width: int = 80, colour: bool = False, unicode: bo
     marks = [_Mark(label.span, label.text, False) for label in error.labels]
     if error.span is not None:
         marks.insert(0, _Mark(error.span, error.label, True))
+    calls = _calls(error.chain)
+    caller = _caller(error, calls)
+    if caller is not None:
+        marks.append(_Mark(caller.span, f"{caller.name} is called here", False))
+        calls.remove(caller)
     if marks:
         lines += drawing.excerpts(marks)
-    for call in _told_calls(error.chain):
+    for call in _told_calls(calls):
         lines += drawing.remark("note", call)
     for note in error.notes:
         lines += drawing.remark("note", note)
@@ -279,13 +299,42 @@ def frame(error: SxiError, *, width: int = 80, colour: bool = False, unicode: bo
     return "\n".join(lines)
 
 
-def _told_calls(chain: list[tuple[str, Span]]) -> Iterable[str]:
-    told = [f"in {name}, called at {span}" for name, span in chain[:LONGEST_CHAIN]]
-    if len(chain) > LONGEST_CHAIN:
-        half = LONGEST_CHAIN // 2
-        last = [f"in {name}, called at {span}" for name, span in chain[-half:]]
-        told = [*told[:half], f"{len(chain) - 2 * half:,} more calls", *last]
-    return told
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of the chain, and how many times in a row it stands there."""
+
+    name: str
+    span: Span
+    times: int
+
+    def __str__(self) -> str:
+        return f"in {self.name}, called at {self.span}{f', {self.times:,} times' if self.times > 1 else ''}"
+
+
+def _calls(chain: list[tuple[str, Span]]) -> list[_Call]:
+    return [_Call(*call, len(list(alike))) for call, alike in groupby(chain)]
+
+
+def _caller(error: SxiError, calls: list[_Call]) -> _Call | None:
+    """The call that is shown: of those in the outermost's file that the fault is not in, the innermost."""
+    fault = error.span
+    if fault is None or not calls:
+        return None
+    file = calls[-1].span.source
+    for call in calls:
+        span = call.span
+        holds_fault = span.source is fault.source and span.start <= fault.start and fault.end <= span.end
+        if span.source is file and not holds_fault:
+            return call
+    return None
+
+
+def _told_calls(calls: list[_Call]) -> list[str]:
+    if len(calls) <= LONGEST_CHAIN:
+        return list(map(str, calls))
+    half = LONGEST_CHAIN // 2
+    left_out = sum([call.times for call in calls[half:-half]])
+    return [*map(str, calls[:half]), f"{left_out:,} more calls", *map(str, calls[-half:])]
 
 
 def one_line(error: SxiError) -> str:

@@ -16,8 +16,7 @@ from sxi.forms.core import holds
 from sxi.forms.declare import Stage
 from sxi.forms.stages import History, check_reads
 from sxi.primitives.declare import Value
-from sxi.program import Loaded, Program
-from sxi.suggest import suggest
+from sxi.program import Loaded, Program, no_such_setting
 from sxi.values import kind_of
 
 
@@ -110,10 +109,7 @@ def _stage_settings(form: Stage, base: Program, frame: Eager, env: list[Any]) ->
     found = {}
     for name, (node, span) in form.settings.items():
         if name not in base.declared.settings:
-            near = suggest(name, list(base.declared.settings))
-            raise codes.WRONG_SETTING.at(
-                span, name=name, what="the file has no such setting", help=f"did you mean {near}?" if near else ""
-            )
+            raise no_such_setting(name, base.declared.settings, span)
         value = node(frame, env)
         if isinstance(value, Value):
             raise codes.WRONG_SETTING.at(span, name=name, what=f"it is {kind_of(value)}, and a setting is a constant")

@@ -1,27 +1,97 @@
-"""One near candidate for a misspelled word."""
+"""One near candidate for a misspelled word, or the word of this language for one of another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
+
+# What other Lisps, NumPy, PyTorch and JAX call it -> what it is called here.
+ELSEWHERE = {
+    "def": "define", "defun": "define", "defn": "define", "defvar": "define", "defparameter": "define", "let*": "let",
+    "letrec": "let", "fn": "lambda", "progn": "begin", "do": "begin", "case": "cond", "unless": "when",
+    "reduce": "fold", "foldl": "fold", "for": "fold", "loop": "fold", "dotimes": "fold", "scan": "fold",
+    "mapcar": "map", "vmap": "map", "car": "first", "cdr": "rest", "cons": "append", "list-ref": "nth", "elt": "nth",
+    "len": "count", "length": "count", "string-append": "str", "require": "import", "include": "import",
+    "none": "nil", "null": "nil", "True": "true", "#t": "true", "False": "false", "#f": "false",
+    "==": "=", "eq?": "=", "equal": "=", "!=": "/=", "!": "not", "&&": "and", "||": "or", "%": "mod",
+    "remainder": "mod", "//": "quotient", "floordiv": "quotient", "**": "pow", "power": "pow", "expt": "pow",
+    "matmul": "@", "mm": "@", "bmm": "@", "cat": "concat", "concatenate": "concat", "hstack": "concat",
+    "view": "reshape", "unsqueeze": "expand", "expand-dims": "expand", "permute": "transpose", "index-select": "take",
+    "astype": "cast", "clamp": "clip", "select": "where", "amax": "max", "amin": "min", "stdev": "std",
+    "variance": "var", "average": "mean", "randn": "normal", "rand": "uniform", "randint": "integers",
+    "randperm": "permutation", "identity": "eye", "tensor": "array", "numel": "size", "shape-of": "shape",
+    "swish": "silu", "isnan": "nan?", "isinf": "inf?", "isfinite": "finite?", "detach": "stop-gradient",
+    "no-grad": "frozen", "get-variable": "param", "parameter": "param", "register-buffer": "state", "dense": "linear",
+    "not-equal": "/=", "equals": "=", "assert": "guard", "check": "guard", "log-metric": "metric",
+    "dim": "axis", "axes": "axis", "keepdim": "keep", "keepdims": "keep", "learning-rate": "lr",
+    "weight-decay": "decay", "wd": "decay", "beta1": "b1", "beta2": "b2", "epsilon": "eps", "max-steps": "steps",
+    "batch-size": "batch", "dataset": "data", "initializer": "init", "type": "dtype",
+    "float32": "f32", "float": "f32", "float64": "f64", "double": "f64", "float16": "f16", "half": "f16",
+    "bfloat16": "bf16", "int32": "i32", "int": "i32", "int64": "i64", "long": "i64", "boolean": "bool",
+}  # fmt: skip
+# What has no word here -> what to do instead.
+INSTEAD = {
+    **dict.fromkeys(("set!", "setq", "setf", "var"), "a name is bound once: bind a new one, (let ((name e)) …)"),
+    **dict.fromkeys(("while", "until"), "a graph has no loop without a known end: (fold (acc e) (i (range n)) body …)"),
+    "return": "a function gives its last value",
+    "else": "(if test a b), or (cond (test a) (else b))",
+}
+# A folder of more files is not looked through for a near name.
+_MOST_FILES = 10_000
 
 
 def suggest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate nearest to `word`, in alphabetical order the first of equals, or None where none is near.
+    """The candidate that `word` was meant to be, or None where none is near.
 
-    Near is an edit distance of at most a third of the word's length, and 1 for short words; a word
-    of one letter is near to none that shares no letter with it.
+    A candidate that another language calls so; else the one at the least edit distance, which is at
+    most a third of the word's length, and 1 for short words.  Of equals the one with the same first
+    letter is taken, then the first in alphabetical order.  A word of one letter is near to none that
+    shares no letter with it.
     """
+    candidates = list(candidates)
+    plain = word.rsplit(".", 1)[-1].replace("_", "-")
+    for meant in (ELSEWHERE.get(word), plain, plain.lower(), ELSEWHERE.get(plain.lower())):
+        if meant is not None and meant != word and meant in candidates:
+            return meant
     limit = max(1, len(word) // 3)
-    best: tuple[int, str] | None = None
+    best: tuple[int, bool, str] | None = None
     for candidate in candidates:
         if candidate == word or abs(len(candidate) - len(word)) > limit:
             continue
         distance = edit_distance(word, candidate, limit)
         if distance > limit or distance >= max(len(word), len(candidate)):
             continue
-        if best is None or (distance, candidate) < best:
-            best = distance, candidate
-    return best[1] if best else None
+        rank = distance, candidate[:1] != word[:1], candidate
+        best = min(best, rank) if best else rank
+    return best[2] if best else None
+
+
+def did_you_mean(word: str, candidates: Iterable[str], written: str = "{}") -> str:
+    """The repair that names what `word` was meant to be, as `written` with `{}` for it; "" where none is near."""
+    near = suggest(word, candidates)
+    return f"did you mean {written.format(near)}?" if near is not None else ""
+
+
+def suggest_glob(glob: str, names: Sequence[str]) -> str | None:
+    """The glob or the name near to `glob` that matches one of `names`, which `/` divides into parts."""
+    globs = set(names)
+    for name in names:
+        parts = name.split("/")
+        globs |= {"/".join([*parts[:i], "*"]) for i in range(1, len(parts))}
+        globs |= {"/".join(["*", *parts[i:]]) for i in range(1, len(parts))}
+    return suggest(glob, globs)
+
+
+def suggest_file(path: str) -> str | None:
+    """The file beside the missing one of `path` whose name is near, as a path from the same place."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as entries:
+            found = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
+    except (OSError, ValueError):
+        return None
+    near = suggest(name, found)
+    return os.path.join(folder, near) if near is not None else None
 
 
 def edit_distance(left: str, right: str, limit: int) -> int:

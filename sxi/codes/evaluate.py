@@ -136,7 +136,7 @@ NO_SUCH_KEY = entry(
     "A record has the keys that it was made with; `(get record :key default)` allows for a missing one.",
     breaks="""
         (define x (:b {:a 1}))
-        ;         ^ E-EVAL-011
+        ;          ^ E-EVAL-011
     """,
     fixed="""
         (define x (:a {:a 1}))
@@ -158,6 +158,7 @@ MISSING_KEYWORD = entry(
     "EVAL-013",
     "{name} needs :{keyword}",
     "That keyword has no default.",
+    help="add :{keyword}",
     breaks="""
         (define s (warmup-cosine :peak 1.0 :warmup 10))
         ;         ^ E-EVAL-013

@@ -24,7 +24,7 @@ AXIS_OUT_OF_RANGE = entry(
     "An axis counts from 0, or from the end as a negative number, and the array must have it.",
     breaks="""
         (define x (sum (ones [3 4]) :axis 2))
-        ;              ^ E-SHAPE-002
+        ;                                 ^ E-SHAPE-002
     """,
     fixed="""
         (define x (sum (ones [3 4]) :axis 1))
@@ -36,7 +36,7 @@ WRONG_SIZE = entry(
     "A reshape keeps every element: the product of the new lengths is that of the old ones.",
     breaks="""
         (define x (reshape (ones [3 4]) [5 2]))
-        ;                  ^ E-SHAPE-003
+        ;                               ^ E-SHAPE-003
     """,
     fixed="""
         (define x (reshape (ones [3 4]) [6 2]))
@@ -60,7 +60,7 @@ OUT_OF_BOUNDS = entry(
     "What is known before the first step is checked there: a slice's ends, a length, a number of parts.",
     breaks="""
         (define x (slice (ones [3 4]) 1 2 9))
-        ;                ^ E-SHAPE-005
+        ;                                 ^ E-SHAPE-005
     """,
     fixed="""
         (define x (slice (ones [3 4]) 1 2 4))

@@ -14,15 +14,16 @@ from typing import Any
 from sxi import codes, contracts, data
 from sxi.arraytype import ArrayType
 from sxi.builtins import builtin
+from sxi.calls import unknown_keyword
 from sxi.eager import EagerArray, EagerEmitter
-from sxi.eval import FORMS, USAGE, bindable, malformed, resolve, resolve_function, run_body
+from sxi.eval import FORMS, USAGE, bindable, malformed, missing_keyword, resolve, resolve_function, run_body
 from sxi.forms.core import definition_value, keyword_pairs, operands
 from sxi.forms.graph import refuse_declaration
 from sxi.names import Scope
 from sxi.reader import Form, Group, Keyword, Symbol, Text
 from sxi.show import printed
 from sxi.source import Span
-from sxi.suggest import suggest
+from sxi.suggest import did_you_mean
 from sxi.values import (
     Body,
     DataRecord,
@@ -173,7 +174,7 @@ def setting(form: Group, scope: Scope) -> tuple[str | None, Step]:
     doc = ""
     for key, f in keyword_pairs(rest, form):
         if key.name != "doc":
-            raise codes.UNKNOWN_KEYWORD.at(key.span, name="setting", keyword=key.name)
+            raise unknown_keyword(key.span, "setting", key.name, ("doc",), USAGE["setting"])
         doc = resolve(f, scope)(None, [])
 
     def step(world: World) -> Any:
@@ -212,7 +213,9 @@ def data_(form: Group, scope: Scope) -> tuple[str | None, Step]:
     _, source, *rest = operands(form, 2)
     name = _name(form)
     if not isinstance(source, Group) or source.head not in SOURCES:
-        malformed(source, "data", f"a source is one of {', '.join([f'({s} …)' for s in SOURCES])}")
+        head = source.head if isinstance(source, Group) else ""
+        near = did_you_mean(head, SOURCES, "({} …)") or None
+        malformed(source, "data", f"a source is one of {', '.join([f'({s} …)' for s in SOURCES])}", help=near)
     positional = [f for f in source.items[1:2] if not isinstance(f, Keyword)]
     if not positional:
         malformed(source, "data", f"({source.head} …) needs the path of its file")
@@ -220,11 +223,11 @@ def data_(form: Group, scope: Scope) -> tuple[str | None, Step]:
     options = {k.name: (resolve(v, scope), k.span) for k, v in keyword_pairs(source.items[2:], source)}
     for key, (_, span) in options.items():
         if key not in ("columns", "dtype"):
-            raise codes.UNKNOWN_KEYWORD.at(span, name=source.head, keyword=key)
+            raise unknown_keyword(span, source.head, key, ("columns", "dtype"))
     split = None
     for key_form, f in keyword_pairs(rest, form):
         if key_form.name != "split":
-            raise codes.UNKNOWN_KEYWORD.at(key_form.span, name="data", keyword=key_form.name)
+            raise unknown_keyword(key_form.span, "data", key_form.name, ("split",), USAGE["data"])
         split = resolve(f, scope), f.span
     own = _DataForm(name, source.head, path, positional[0].span, options, split, source.span, scope)
     return name, own.perform
@@ -331,8 +334,13 @@ def part(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
         raise codes.WRONG_KIND.at(span, what="the operand of part", given=kind_of(record), wanted="data")
     name = key.name if isinstance(key, Key) else None
     if name not in record.splits:
-        near = suggest(name or "", list(record.splits))
-        raise codes.NO_SUCH_KEY.at(span, key=name, help=f"did you mean :{near}?" if near else "")
+        known = " ".join([f":{s}" for s in record.splits]) or "none"
+        raise codes.NO_SUCH_KEY.at(
+            span,
+            key=name or written(key),
+            help=did_you_mean(name or "", record.splits, ":{}"),
+            notes=(f"the splits of {record.name}: {known}",),
+        )
     rows = record.splits[name]
     emitter = next(iter(record.values())).emitter
     return {
@@ -523,7 +531,7 @@ def curriculum(form: Group, scope: Scope) -> tuple[str | None, Step]:
             elif key.name == "set":
                 made.settings = _stage_settings(e, inner)
             else:
-                raise codes.UNKNOWN_KEYWORD.at(key.span, name="stage", keyword=key.name)
+                raise unknown_keyword(key.span, "stage", key.name, ("until", "set"))
         stages.append(made)
 
     def step(world: World) -> Any:
@@ -608,7 +616,7 @@ def optimizer_of(value: Any, span: Span) -> Instance:
     if isinstance(value, Definition) and value.kind == "optimizer":
         required = [k for k, (_, default) in value.function.body.keywords.items() if default is None]
         if required:
-            raise codes.MISSING_KEYWORD.at(span, name=value.name, keyword=required[0])
+            raise missing_keyword(value, required[0], span)
         return Instance(value, {}, span)
     if isinstance(value, Instance) and value.definition.kind == "optimizer":
         return value

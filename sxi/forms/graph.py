@@ -6,15 +6,18 @@ from typing import Any
 
 from sxi import codes, contracts
 from sxi.arraytype import CARRIERS, ArrayType
-from sxi.calls import CallSite, parts_of, refuse_array
-from sxi.eval import malformed, resolve, resolve_body, run_body, special_form
+from sxi.calls import CallSite, parts_of, refuse_array, unknown_keyword
+from sxi.codes import Refusal
+from sxi.eval import USAGE, malformed, missing_keyword, resolve, resolve_body, run_body, special_form
 from sxi.forms.core import keyword_pairs, operands
 from sxi.names import Scope
 from sxi.primitives import PRIMITIVES
 from sxi.primitives.declare import Value
+from sxi.primitives.shape import sized
 from sxi.reader import Group, Keyword
 from sxi.series import REDUCES
 from sxi.source import Span
+from sxi.suggest import did_you_mean
 from sxi.trace import Tap
 from sxi.values import Definition, Function, Instance, Key, Node, Update, kind_of
 
@@ -30,7 +33,7 @@ def _in_graph(frame: Any, form: str, span: Span, contexts: tuple[str, ...] | Non
 def shape_of(value: Any, form: str, span: Span, parts: list[Span]) -> tuple[int, ...]:
     """A shape as host integers; `parts` are the places of its elements where it is written out.
 
-    Raises E-CONTRACT-010 for an array, E-EVAL-005 for anything else.
+    Raises E-CONTRACT-010 for an array, E-EVAL-005 for anything else, E-SHAPE-005 for what no machine could hold.
     """
     if isinstance(value, Value) or (isinstance(value, list) and any([isinstance(n, Value) for n in value])):
         refuse_array(form, value, span, parts)
@@ -40,7 +43,12 @@ def shape_of(value: Any, form: str, span: Span, parts: list[Span]) -> tuple[int,
         raise codes.WRONG_KIND.at(
             span, what=f"the shape of {form}", given=kind_of(value), wanted="a list of whole numbers"
         )
-    return tuple(value)
+    try:
+        return sized(value)
+    except Refusal as refusal:
+        error = refusal.error()
+        error.span = span
+        raise error from None
 
 
 def _initializer(value: Any, form: str, span: Span) -> Instance:
@@ -48,7 +56,7 @@ def _initializer(value: Any, form: str, span: Span) -> Instance:
     if isinstance(value, Definition) and value.kind == "initializer":
         required = [k for k, (_, default) in value.function.body.keywords.items() if default is None]
         if required:
-            raise codes.MISSING_KEYWORD.at(span, name=value.name, keyword=required[0])
+            raise missing_keyword(value, required[0], span)
         return Instance(value, {}, span)
     if isinstance(value, Instance) and value.definition.kind == "initializer":
         return value
@@ -58,10 +66,18 @@ def _initializer(value: Any, form: str, span: Span) -> Instance:
 def _dtype_of(value: Any, form: str, span: Span, floats_only: bool) -> str:
     if not isinstance(value, Key) or value.name not in CARRIERS:
         wanted = f"one of {' '.join([':' + d for d in CARRIERS])}"
-        raise codes.WRONG_KIND.at(span, what=f":dtype of {form}", given=kind_of(value), wanted=wanted)
+        near = did_you_mean(value.name, CARRIERS, ":{}") if isinstance(value, Key) else ""
+        raise codes.WRONG_KIND.at(span, what=f":dtype of {form}", given=kind_of(value), wanted=wanted, help=near)
     if floats_only and value.name not in ("f32", "f64"):
         raise codes.WRONG_KIND.at(span, what=f":dtype of {form}", given=kind_of(value), wanted=":f32 or :f64")
     return value.name
+
+
+def _whole_shape(form: Group) -> str:
+    """The repair of a shape that is written without its brackets."""
+    end = next((i for i, f in enumerate(form.items) if isinstance(f, Keyword)), len(form.items))
+    lengths = " ".join([f.span.text for f in form.items[2:end]])
+    return f"({form.head} {form.items[1].span.text} [{lengths}] …)"
 
 
 class _Declaration:
@@ -78,12 +94,14 @@ class _Declaration:
         self.shape_span = positional[1].span if len(positional) > 1 else form.span
         self.shape_parts = parts_of(positional[1]) if len(positional) > 1 else []
         self.options: dict[str, tuple[Node, Span]] = {}
+        if len(rest) > 2 and len(positional) == 2 and not isinstance(rest[2], Keyword):
+            malformed(rest[2], form.head, "the shape is one list", help=_whole_shape(form))
         for key, value in keyword_pairs(rest[len(positional) :], form):
             if key.name not in ("init", "dtype"):
-                raise codes.UNKNOWN_KEYWORD.at(key.span, name=form.head, keyword=key.name)
+                raise unknown_keyword(key.span, form.head, key.name, ("init", "dtype"), USAGE[form.head])
             self.options[key.name] = (resolve(value, scope), value.span)
         if self.shape is not None and "init" not in self.options:
-            malformed(form, form.head, "it has no :init")
+            malformed(form, form.head, "it has no :init", help=f"add :init, as in {USAGE[form.head]}")
 
     def of(self, frame: Any, env: list[Any]) -> tuple[str, ArrayType | None, Instance | None]:
         """Its name, its type and its initializer; None where it names an existing one."""
@@ -136,11 +154,12 @@ def next_(form: Group, scope: Scope) -> Node:
     reduce_node: tuple[Node, Span] | None = None
     for key, f in keyword_pairs(rest, form):
         if key.name != "reduce":
-            raise codes.UNKNOWN_KEYWORD.at(key.span, name="next", keyword=key.name)
+            raise unknown_keyword(key.span, "next", key.name, ("reduce",), USAGE["next"])
         reduce_node = resolve(f, scope), f.span
 
     def node(frame: Any, env: list[Any]) -> Any:
-        _in_graph(frame, "next", form.span)
+        # an update has no microbatches to reduce over, and a tap is walked on sampled steps only
+        _in_graph(frame, "next", form.span, ("prepare", "objective", "evaluate"))
         given = name_node(frame, env)
         contracts.name_is_valid(name.span, form="next", name=given)
         reduce = Key("mean")
