@@ -423,10 +423,10 @@ class Order:
         self._examples, self._seed, self._shuffle = rows, seed, shuffle
         self._epochs: dict[int, HostArray] = {}
 
-    def rows(self, step: int, batch: int) -> HostArray:
-        """The rows of step `step`, counted from 1, that takes `batch` examples: i64[batch]."""
+    def rows(self, at: int, count: int) -> HostArray:
+        """The rows of the `count` examples behind the first `at`: i64[count]."""
         n = len(self._examples)
-        at, end = (step - 1) * batch, step * batch
+        end = at + count
         parts = []
         while at < end:
             epoch, start = divmod(at, n)

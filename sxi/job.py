@@ -236,6 +236,7 @@ class Job:
         return {
             "run_id": self.run_id,
             "step": runner.step,
+            "taken": runner.taken,
             "stage": runner.stage,
             "stage_name": runner.stages[runner.stage].name,
             "stage_start": runner.stage_start,
@@ -406,7 +407,8 @@ def load_state(runner: Runner, path: Path) -> dict[str, Any]:
     if differences:
         raise codes.RESUME_DIFFERS.at(None, what=differences[0], notes=tuple(differences[1:]))
     runner.state.load(arrays, runner.backend)
-    runner.step, runner.stage_start, runner.finished = rest["step"], rest["stage_start"], rest["finished"]
+    runner.step, runner.taken = rest["step"], rest["taken"]
+    runner.stage_start, runner.finished = rest["stage_start"], rest["finished"]
     runner.history.load(rest["history"])
     return rest
 

@@ -133,8 +133,8 @@ class Live:
 
     def _swap(self, other: Runner) -> None:
         old = self.runner
-        other.state, other.step, other.stage_start = old.state, old.step, old.stage_start
-        other.history, other.finished = old.history, old.finished
+        other.state, other.step, other.taken = old.state, old.step, old.taken
+        other.stage_start, other.history, other.finished = old.stage_start, old.history, old.finished
         if other.stage != old.stage:
             other.enter(old.stage)
         self.runner = other

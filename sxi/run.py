@@ -69,6 +69,7 @@ class Runner:
 
     host:      where initializers and the curriculum compute
     step:      the last step completed; steps: how many the run takes
+    taken:     how many examples the steps completed took: a stage may change the batch
     stage:     the number of the stage, and stage_start the step after which it began
     finished:  whether the last stage's `:until` held
     """
@@ -80,6 +81,7 @@ class Runner:
     plain: bool = False
     state: State = field(default_factory=State)
     step: int = 0
+    taken: int = 0
     stage: int = 0
     stage_start: int = 0
     finished: bool = False
@@ -196,7 +198,11 @@ class Runner:
             if report.failure is not None:
                 yield report
                 return
-        report.stage = self._advance()
+        try:
+            report.stage = self._advance()
+        except SxiError:
+            yield report  # what was reported is known, whatever the curriculum makes of it
+            raise
         report.ends_step = True
         yield report
 
@@ -250,6 +256,7 @@ class Runner:
         if failure is None:
             self.state.commit()
             self.step = step
+            self.taken += self.run.batch
             self._remember(points, None)
         else:
             self.state.refuse()
@@ -280,7 +287,8 @@ class Runner:
         run = self.run
         inputs = {**given}
         if self.order is not None and isinstance(run.data, DataRecord):
-            rows = data.chunk(self.order.rows(step, run.batch), run.microbatches, m)
+            at = self.taken + (step - self.step - 1) * run.batch
+            rows = data.chunk(self.order.rows(at, run.batch), run.microbatches, m)
             for name in graph.batch:
                 if ("batch", name) in plan.inputs:
                     inputs["batch", name] = self.backend.asarray(run.data.columns[name].rows(rows))

@@ -214,10 +214,14 @@ class Trace(Frame):
                 span, labels=(Label(known.span, "the state is declared here"),), name=full, what="next value",
                 first=str(known.type), second=str(op.type),
             )  # fmt: skip
-        known.reduce = reduce
-        if self.training:
-            made = PRIMITIVES["stop-gradient"](self.graph.cast(op, known.type.dtype))
-            self.recording.nexts.setdefault(full, []).append(made)
+        if self.training:  # a pass gives none
+            given = self.recording.nexts.setdefault(full, [])
+            if given and reduce != known.reduce:
+                contracts.a_parameter_is_declared_alike.refuse(
+                    span, name=full, what="reduce", first=f":{known.reduce}", second=f":{reduce}"
+                )
+            known.reduce = reduce
+            given.append(PRIMITIVES["stop-gradient"](self.graph.cast(op, known.type.dtype)))
         return value
 
     def total(self, node: Any, env: list[Any], span: Span) -> Any:
