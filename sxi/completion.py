@@ -72,7 +72,9 @@ def _of_command(session: Session, text: str) -> Iterator[Candidate]:
     if name in ("load", "save"):
         yield from _files(argument)
     elif name == "explain":
-        yield from _plain([c for c in CODES if word.upper() in c], word, {k: c.message for k, c in CODES.items()})
+        # a number alone is a contract rule's
+        codes = sorted([c for c in CODES if word.upper() in c], key=lambda c: "CONTRACT" not in c)
+        yield from _plain(codes, word, {k: c.message for k, c in CODES.items()})
     elif name in ("plot", "watch", "series"):
         yield from _plain(_starting([t.name for t in session.tracks()], word), word)
     elif name == "set":
@@ -87,10 +89,9 @@ def _of_command(session: Session, text: str) -> Iterator[Candidate]:
 
 
 def _starting(names: Iterable[str], word: str) -> list[str]:
-    """The names that begin with `word`, then those that hold it."""
-    all_names = list(dict.fromkeys(names))
-    within = [n for n in all_names if word and len(word) > 2 and word in n and not n.startswith(word)]
-    return sorted([n for n in all_names if n.startswith(word)]) + sorted(within)
+    """The names that begin with `word`; where none does, those that hold it."""
+    all_names = dict.fromkeys(names)
+    return sorted([n for n in all_names if n.startswith(word)]) or sorted([n for n in all_names if word in n])
 
 
 def _plain(names: Iterable[str], word: str, about: dict[str, str] | None = None) -> Iterator[Candidate]:

@@ -171,6 +171,8 @@ def indentation(text: str) -> int:
     within = [x for x in lexemes(text[offset + 1 :]) if x.kind not in ("space", "comment", "block")]
     if not within:
         return column + 1
+    if within[0].kind == "open":  # a list of bindings or clauses
+        return column + 1
     head = text[offset + 1 + within[0].start : offset + 1 + within[0].end]
     if head in _BODIES:
         return column + 2

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sxi.session import Session
 
 PROMPT = "sxi> "
+INTERRUPTED = "interrupted"
 # How often the panel may be drawn again, in seconds.
 _REDRAW = 0.2
 # A longer text is not highlighted while it is edited, and a longer paste is not shown.
@@ -136,7 +137,9 @@ class Prompting:
         """Print the answer to an input."""
         session = self.session
         self.fit(session)
-        write(session.respond(text))
+        lines = session.respond(text)
+        # the terminal has written ^C where the cursor was
+        write(["", *lines] if lines[-1:] == [INTERRUPTED] else lines)
 
     def fit(self, session: Session) -> None:
         """Tell the session how large the terminal is now."""
@@ -214,7 +217,7 @@ class Repl(Prompting):
                         self.answer(text)
                         self.hear()
                 except KeyboardInterrupt:
-                    continue
+                    write([""])
                 except EOFError:
                     break
             return 0

@@ -28,6 +28,7 @@ class Terminal:
         self.screen = pyte.HistoryScreen(columns, rows, history=5_000)
         self.stream = pyte.ByteStream(self.screen)
         self.output = b""
+        self.asked = 0
         self.begun = time.monotonic()
         given = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(environment or {})}
         self.pid, self.file = pty.fork()
@@ -37,6 +38,7 @@ class Terminal:
             finally:
                 os._exit(127)
         self.resize(columns, rows)
+        self.initial = self.mode()
         self.status: int | None = None
 
     def resize(self, columns: int, rows: int) -> None:
@@ -52,10 +54,11 @@ class Terminal:
             _, writable, _ = select.select([], [self.file], [], 5)
             assert writable, "the terminal takes no more input"
             data = data[os.write(self.file, data[:512]) :]
-            self.read(0)
+            self.read(0, answers=False)
+        self.answer()
 
-    def read(self, seconds: float) -> None:
-        """Take what comes within `seconds`."""
+    def read(self, seconds: float, *, answers: bool = True) -> None:
+        """Take what comes within `seconds`, and answer what the terminal is asked."""
         end = time.monotonic() + seconds
         while True:
             ready, _, _ = select.select([self.file], [], [], max(0, end - time.monotonic()))
@@ -69,9 +72,22 @@ class Terminal:
                 return
             self.output += data
             self.stream.feed(data)
-            for _ in range(data.count(_ASKED)):
-                answer = f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R"
-                os.write(self.file, answer.encode())
+            self.asked += data.count(_ASKED)
+            if answers:
+                self.answer()
+
+    def answer(self) -> None:
+        """Tell where the cursor is, as often as that was asked; never within what is being typed."""
+        while self.asked:
+            self.asked -= 1
+            os.write(self.file, f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R".encode())
+
+    def wait_for_prompt(self, prompt: str = "sxi>", seconds: float = 20) -> None:
+        """Read until the cursor stands behind a prompt."""
+        end = time.monotonic() + seconds
+        while self.lines()[self.screen.cursor.y] != prompt:
+            assert time.monotonic() < end, f"no prompt on:\n{self.shown()}"
+            self.read(0.05)
 
     def wait_for(self, text: str, seconds: float = 20) -> None:
         """Read until the screen or what has scrolled off it shows `text`."""
