@@ -14,7 +14,8 @@ from sxi.values import Builtin, Gradient, Key, is_number, kind_of, number_text, 
 
 BUILTINS: dict[str, Builtin] = {}
 Call = Callable[..., Any]
-LONGEST_RANGE = 10_000_000
+# What a host value may grow to: a list's elements, a string's characters.
+MOST_ELEMENTS = 10_000_000
 
 
 def builtin(
@@ -37,6 +38,14 @@ def expect(args: list[Any], i: int, kinds: type | tuple[type, ...], wanted: str,
     """Refuse argument `i` where it is not of `kinds`; a bool is not a number here."""
     if not isinstance(args[i], kinds) or (isinstance(args[i], bool) and kinds is int):
         raise Refusal(codes.WRONG_KIND, i, what=f"an operand of {name}", given=kind_of(args[i]), wanted=wanted)
+
+
+def check_size(size: int, name: str, kind: str, span: Span) -> None:
+    """Refuse what would grow past what a host value may: a loop that doubles it must not take the machine."""
+    if size > MOST_ELEMENTS:
+        raise codes.WRONG_KIND.at(
+            span, what=name, given=f"{kind} of {number_text(size)}", wanted=f"one of at most {MOST_ELEMENTS:,}"
+        )
 
 
 @builtin("list", "(list e …)", 0, None)
@@ -75,11 +84,10 @@ def rest(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 @builtin("append", "(append list …)", 0, None)
 def append(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
     """The lists joined."""
-    joined: list[Any] = []
-    for i, a in enumerate(args):
+    for i in range(len(args)):
         expect(args, i, list, "a list", "append")
-        joined.extend(a)
-    return joined
+    check_size(sum([len(a) for a in args]), "append", "a list", span)
+    return [e for a in args for e in a]
 
 
 @builtin("reverse", "(reverse list)", 1, 1)
@@ -104,10 +112,8 @@ def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) ->
     if len(args) == 3 and args[2] == 0:
         raise codes.WRONG_KIND.at(span, what="the step of range", given="0", wanted="a whole number other than 0")
     made = range(*args)
-    if len(made) > LONGEST_RANGE:
-        raise codes.WRONG_KIND.at(
-            span, what="range", given=f"a list of {len(made):,}", wanted=f"one of at most {LONGEST_RANGE:,}"
-        )
+    # `len` would take a number of more than 63 bits for an error of its own
+    check_size(-((made.start - made.stop) // made.step), "range", "a list", span)
     return list(made)
 
 
@@ -157,6 +163,7 @@ def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
             if is_number(a)
             else written(a)
         )
+    check_size(sum([len(part) for part in parts]), "str", "a string", span)
     return "".join(parts)
 
 

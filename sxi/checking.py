@@ -101,6 +101,8 @@ class _Findings:
             self.errors.append(error)
         except RecursionError:
             self.errors.append(codes.TOO_DEEP.at(None, limit=f"{MOST_CALLS:,}"))
+        except MemoryError:
+            self.errors.append(codes.OUT_OF_MEMORY.at(None, type="what the program computes"))
         return None
 
     def in_order(self, loaded: Loaded | None) -> list[SxiError]:

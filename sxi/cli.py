@@ -65,7 +65,9 @@ def _tell(error: Exception, debug: bool) -> int:
         import traceback  # noqa: PLC0415  # likewise
 
         traceback.print_exc()
-    if not isinstance(error, SxiError):
+    if isinstance(error, MemoryError):
+        error = codes.OUT_OF_MEMORY.at(None, type="what was asked for")
+    elif not isinstance(error, SxiError):
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         error = codes.INTERNAL.at(None, reason=reason)
     show(error)

@@ -64,11 +64,12 @@ class _File:
         text = " ".join(str(reason).split()) or type(reason).__name__
         return codes.DATA_MALFORMED.at(self.span, path=self.path, kind=self.kind, reason=text)
 
-    def failed(self, error: OSError) -> SxiError:
-        """The error of the operating system's `error`."""
+    def failed(self, error: OSError | ValueError) -> SxiError:
+        """The error of the operating system's `error`, or of Python's where the path is none."""
         if isinstance(error, FileNotFoundError):
             return codes.DATA_MISSING.at(self.span, path=self.path)
-        return codes.DATA_UNREADABLE.at(self.span, path=self.path, reason=error.strerror or error)
+        reason = getattr(error, "strerror", None) or error
+        return codes.DATA_UNREADABLE.at(self.span, path=self.path, reason=reason)
 
     def opened(self, *magic: bytes) -> BinaryIO:
         """The file, open at its beginning; refused unless its first bytes are one of `magic`."""
@@ -76,7 +77,7 @@ class _File:
             file = open(self.path, "rb")  # noqa: SIM115 - the caller closes it
             first = file.read(max(map(len, magic)))
             file.seek(0)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self.failed(error) from None
         if not first.startswith(magic):
             file.close()
@@ -87,7 +88,7 @@ class _File:
         try:
             with open(self.path, "rb") as file:
                 return file.read()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self.failed(error) from None
 
     def chosen(self, names: Iterable[str]) -> list[str]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from sxi import codes
@@ -22,6 +21,7 @@ from sxi.errors import Label, SxiError
 from sxi.source import Source, Span
 from sxi.tokens import BadToken, atom_value, escaped_text
 
+MAX_BYTES = 100_000_000
 MAX_DEPTH = 1_000
 MAX_ERRORS = 20
 CLOSER = {"(": ")", "[": "]", "{": "}"}
@@ -113,10 +113,13 @@ def load(path: str, *, span: Span | None = None) -> Source:
     raises: E-READ-001 where the bytes are not UTF-8, E-READ-002 where there are none
     """
     try:
-        raw = Path(path).read_bytes()
+        with open(path, "rb") as file:  # a device may have no end
+            raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise codes.FILE_UNREADABLE.at(span, path=path, reason=reason) from error
+    if len(raw) > MAX_BYTES:
+        raise codes.FILE_UNREADABLE.at(span, path=path, reason=f"it holds more than {MAX_BYTES:,} bytes")
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         return Source(path, raw.decode())

@@ -142,6 +142,9 @@ def word(rng: random.Random) -> str:
 
 PUBLIC = [p for p in PRIMITIVES.values() if not p.internal]
 ELEMENTWISE = [p for p in PUBLIC if p.elementwise]
+# Without those that read or write files, or the terminal.
+COMMANDS = ["doc", "apropos", "type", "graph", "guards", "series", "explain", "why", "where", "value", "fix", "contracts"]
+COMMANDS += ["help", "set", "reset", "watch", "plot", "step", "reload", "nothing", "", "learn", "time"]
 VOCABULARY = [*[p.name for p in PUBLIC], *BUILTINS, *FORMS, *DECLARATIONS]
 
 
@@ -366,6 +369,24 @@ def repaired(text: str, error: SxiError) -> str | None:
     if lines[at].startswith("  (sum") or lines[at].startswith("  (metric"):
         return "\n".join(lines[:at] + lines[at + 1 :])
     return None
+
+
+def inputs(rng: random.Random) -> list[str]:
+    """What somebody types at a prompt: definitions, expressions, commands, whole programs."""
+    found = ["(define x (normal [3 3]))", "(define batch {:x x :i (arange 3)})"]
+    for _ in range(rng.randint(1, 5)):
+        kind = rng.random()
+        if kind < 0.6:
+            found.append(expression(rng, rng.randint(1, 4)))
+        elif kind < 0.75:
+            found.append(tokens(rng))
+        elif kind < 0.85:
+            found.append(f"(define {rng.choice(NAMES)} {expression(rng, 2)})")
+        elif kind < 0.95:
+            found.append(f",{rng.choice(COMMANDS)} {rng.choice(['', word(rng), expression(rng, 1), 'x', '2', '*'])}")
+        else:
+            found.append(changed(rng))
+    return found
 
 
 KINDS = (changed, training, changed, tokens, changed, training, changed, tokens)

@@ -156,9 +156,10 @@ class Page:
         if "fragment" in block.marks:
             read(Source("page", block.text))
             return
-        path = self.tutorials / block.marks.get("file", "page.sx")
-        if path.exists() and (ROOT / "tutorials" / block.marks["file"]).exists():
-            assert path.read_text(encoding="utf-8") == block.text, f"line {block.start}: {path.name} ships otherwise"
+        name = block.marks.get("file", "page.sx")
+        path, shipped = self.tutorials / name, ROOT / "tutorials" / name
+        if shipped.exists():
+            assert shipped.read_text(encoding="utf-8") == block.text, f"line {block.start}: {name} ships otherwise"
         path.parent.mkdir(exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
         errors = check_text(block.text, str(path))

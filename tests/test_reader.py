@@ -508,4 +508,5 @@ def test_a_file_that_cannot_be_read(path: str) -> None:
         with pytest.raises(SxiError) as caught:
             load(path, span=span)
         assert (caught.value.code, caught.value.span) == ("E-READ-002", span)
-        assert caught.value.message.startswith(f"{path} cannot be read: ")
+        shown = path.replace("\0", r"\u{0}")
+        assert caught.value.message.startswith(f"{shown} cannot be read: ")

@@ -33,7 +33,7 @@ def fold(xp: Any, step: Callable[[Any, Any], Array], xs: Sequence[Any]) -> Array
 
 @primitive(
     "+", "a...", promote="s", type=elementwise, vjp=lambda g, out, *operands, index: g, sample=(REAL, REAL),
-    elementwise=True, host=host.folded(lambda a, b: a + b), cuda="({0} + {1})",
+    elementwise=True, host=host.folded(host.added), cuda="({0} + {1})",
 )  # fmt: skip
 def add(xp: Any, *xs: Array) -> Array:
     """The sum of its operands, added from the left.
@@ -92,7 +92,7 @@ def _mul_back(g: Any, out: Any, *operands: Any, index: int) -> Any:
 
 @primitive(
     "*", "a...", promote="s", type=elementwise, vjp=_mul_back, sample=(REAL, REAL), elementwise=True,
-    host=host.folded(lambda a, b: a * b), cuda="({0} * {1})",
+    host=host.folded(host.multiplied), cuda="({0} * {1})",
 )  # fmt: skip
 def mul(xp: Any, *xs: Array) -> Array:
     """The product of its operands, multiplied from the left.
@@ -302,7 +302,7 @@ def abs_(xp: Any, x: Array) -> Array:
 
 @primitive(
     "square", "x", promote="-", type=elementwise, vjp=(lambda g, out, x: mul(g, mul(2.0, x)),), sample=(REAL,),
-    elementwise=True, host=lambda x: x * x, cuda="({0} * {0})",
+    elementwise=True, host=lambda x: host.multiplied(x, x), cuda="({0} * {0})",
 )  # fmt: skip
 def square(xp: Any, x: Array) -> Array:
     """The square of each element.

@@ -15,8 +15,9 @@ from sxi.primitives.declare import Primitive
 
 Number: TypeAlias = bool | int | float
 
-# Past this many bits an integer power becomes a real: `(pow 10 100000000)` must not take the machine.
-_LONGEST_POWER = 10_000
+# Past this many bits an integer becomes a real: `(pow 10 100000000)` and a number squared again and again in a
+# loop must not take the machine, and Python writes no more than 4,300 digits.
+_LONGEST = 10_000
 
 
 def evaluate(primitive: Primitive, operands: Sequence[Number], **static: Any) -> Number:
@@ -56,12 +57,25 @@ def folded(step: Callable[[Any, Any], Number]) -> Callable[..., Number]:
     return fold
 
 
+def bounded(x: Number) -> Number:
+    """`x`, a whole number of more than 10,000 bits as a real: infinite."""
+    return real(x) if not isinstance(x, float) and x.bit_length() > _LONGEST else x
+
+
+def added(a: Number, b: Number) -> Number:
+    return bounded(a + b)
+
+
+def multiplied(a: Number, b: Number) -> Number:
+    return bounded(a * b)
+
+
 def negated(x: Number) -> Number:
     return -x
 
 
 def subtracted(*xs: Number) -> Number:
-    return -xs[0] if len(xs) == 1 else folded(lambda a, b: a - b)(*xs)
+    return -xs[0] if len(xs) == 1 else folded(lambda a, b: bounded(a - b))(*xs)
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -109,7 +123,7 @@ def greatest(a: Number, b: Number) -> Number:
 def powered(base: Number, exponent: Number) -> Number:
     """Exact for whole numbers of up to about 10,000 bits, otherwise binary64."""
     whole = not isinstance(base, float) and not isinstance(exponent, float) and exponent >= 0
-    if whole and (abs(base) < 2 or math.log2(abs(base)) * exponent <= _LONGEST_POWER):
+    if whole and (abs(base) < 2 or math.log2(abs(base)) * exponent <= _LONGEST):
         return base**exponent
     if whole:
         return -math.inf if base < 0 and exponent % 2 else math.inf
