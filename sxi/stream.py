@@ -102,6 +102,7 @@ class Stream:
         rest = memoryview("".join(self._lines).encode())
         written = 0
         try:
+            # where a second Ctrl-C ends this, the lines are still there: the last flush writes them again, in place
             while written < len(rest):
                 written += os.pwrite(self._descriptor, rest[written:], self._end + written)
             self._end, self._lines = self._end + written, []
@@ -109,9 +110,6 @@ class Stream:
             self._lines = []
             self._cut_off()
             raise self._failed(error) from None
-        except BaseException:  # a second Ctrl-C: the next flush writes it all again, or what came after it
-            self._cut_off()
-            raise
 
     def close(self, *, sync: bool = True) -> None:
         """Flushes, hands everything to the disk where `sync`, and closes; a second time it does nothing."""

@@ -574,3 +574,30 @@ def test_the_mode_of_every_file_is_the_umask_s(small: Path) -> None:
         os.umask(old)
     for path in (small / "out").rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o750 if path.is_dir() else 0o640), path
+
+
+def test_a_run_that_its_curriculum_ended_stays_ended(small: Path) -> None:
+    write(small, SMALL.replace("{more}", "") + '(curriculum (stage "only" :until (= (stage-step) 10)))')
+    assert run() == 0
+    before = points_of(small / "out"), arrays_of(small / "out", 10), checkpoints()
+    file = small / "out/checkpoints/000010/state.safetensors"
+    written = file.stat().st_ino
+    assert resume() == 0
+    assert file.stat().st_ino == written, "what the run goes on from is not written again"
+    assert (status_of()["state"], status_of()["step"]) == ("done", 10)
+    assert (points_of(small / "out"), arrays_of(small / "out", 10), checkpoints()) == before
+
+
+def test_a_curriculum_that_reads_less_keeps_the_last_values(small: Path) -> None:
+    """Every value of what `:all` reads is saved; a program that no longer reads it goes on with the last."""
+    reads = '(curriculum (stage "a" :until (> (count (reported "train/loss" :all true)) 5)) (stage "b"))'
+    write(small, SMALL.replace("{more}", "") + reads)
+    assert run("--steps", "4") == 0
+    write(small, SMALL.replace("{more}", "") + reads.replace("train/loss", "held/step"))
+    assert main(["run", "run.sx", "--resume", "out", "--quiet", "--steps", "16"]) == 0
+    rest = checkpoint.load(small / "out/checkpoints/000016")[1]
+    values = {name: values for name, _, _, values in rest["history"]}
+    assert values["train/loss"] == [16.0]
+    # what it did not keep before begins with the one value that was kept
+    assert values["held/step"] == [-4.0, -6.0, -8.0, -10.0, -12.0, -14.0, -16.0]
+    assert rest["stage_name"] == "b"

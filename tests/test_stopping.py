@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_in_the_midst_of_writing(home: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr(os, call, lambda *a: calls.append(1) or original(*a))
         assert run() == 0
-    for at in range(1, len(calls) + 1, max(1, len(calls) // 12)):
+    for at in range(1, len(calls) + 1, max(1, len(calls) // 6)):
         for late in (False, True):
             subprocess.run(["rm", "-rf", "out"], check=True)
             seen = [0]
