@@ -19,7 +19,7 @@ from sxi.calls import bind_call, infix_repair, primitive_call, unknown_keyword
 from sxi.codes import Refusal
 from sxi.errors import SxiError
 from sxi.graph import Link
-from sxi.names import Module, Scope, Variable
+from sxi.names import Module, Scope, Variable, dropped_reports, report_identity
 from sxi.primitives.declare import Primitive
 from sxi.reader import Form, Group, Keyword, Number, Quote, Symbol, Text
 from sxi.source import Span
@@ -36,9 +36,6 @@ CONSTANTS: dict[str, Any] = {
     "true": True, "false": False, "on": True, "off": False, "nil": None,
     "inf": float("inf"), "-inf": float("-inf"), "nan": float("nan"), "pi": 3.141592653589793,
 }  # fmt: skip
-# Forms that report or guard: where one stands in a body and its value is dropped, the calls in it
-# are numbered apart, so that adding or removing it changes no draw.
-REPORTING = frozenset({"guard", "assert-finite", "metric", "diagnostic"})
 MOST_CALLS = 10_000
 
 
@@ -83,9 +80,10 @@ def resolve(form: Form, scope: Scope) -> Node:
         case Group(items=()):
             malformed(form, "()", "there is nothing to call", help="nil is the empty value, [] the empty list")
         case Group():
-            if form.head in FORMS:
-                return FORMS[form.head](form, scope)
-            return _resolve_call(form, scope)
+            if id(form) in scope.dropped:
+                with scope.numbered_apart(report_identity(form)):
+                    return FORMS[form.head](form, scope)
+            return FORMS[form.head](form, scope) if form.head in FORMS else _resolve_call(form, scope)
     raise AssertionError(form)
 
 
@@ -248,11 +246,11 @@ def resolve_body(forms: Sequence[Form], scope: Scope, owner: Form, name: str) ->
 
 
 def resolve_dropped(form: Form, scope: Scope) -> Node:
-    """A form whose value is not used."""
-    if isinstance(form, Group) and form.head in REPORTING:
-        named = form.items[1].span.text if len(form.items) > 1 else ""
-        with scope.numbered_apart(named):
-            return resolve(form, scope)
+    """A form whose value is not used.
+
+    The calls in a report are numbered apart then, so that adding or removing it changes no draw.
+    """
+    scope.dropped.update({id(f): f for f in dropped_reports(form)})
     return resolve(form, scope)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sxi import codes
 from sxi.errors import Label
-from sxi.reader import Form, Group, Symbol
+from sxi.reader import Form, Group, Keyword, Symbol
 from sxi.source import Span
 
 
@@ -82,12 +82,14 @@ class Scope:
 
     context:  the declaration that the text stands in, `objective`, or None
     size:     slots of the environment so far
+    dropped:  the reporting forms whose values are not used, by `id`: kept, so that no other form gets it
     """
 
     def __init__(self, parent: Scope | None, module: Module, context: str | None = None) -> None:
         self.parent, self.module, self.context = parent, module, context
         self.blocks: list[dict[str, Variable]] = [{}]
         self.size = 0
+        self.dropped: dict[int, Group] = {}
         self._captures: list[int] = []
         self._captured: dict[str, Variable] = {}
         self._calls: dict[str, int] = {}
@@ -169,3 +171,36 @@ class Scope:
         self._apart = f"~{self.number('~' + what)}~"
         yield
         self._apart = outer
+
+
+# Forms that report or guard.
+REPORTING = frozenset({"guard", "assert-finite", "metric", "diagnostic"})
+# Forms whose value is that of what stands last in them.
+_LAST = frozenset({"begin", "let", "when", "scope", "frozen", "reading", "bf16"})
+_BOUNDS_AND_REDUCE = frozenset({"below", "above", "reduce"})
+
+
+def dropped_reports(form: Form) -> Iterator[Group]:
+    """The reporting forms whose values are not used where that of `form` is not: itself, or what it ends in."""
+    open_ = [form]  # not recursive: a text may nest deeper than Python does
+    while open_:
+        form = open_.pop()
+        if not isinstance(form, Group) or not form.items:
+            continue
+        if form.head in REPORTING:
+            yield form
+        elif form.head in _LAST:
+            open_.append(form.items[-1])
+        elif form.head == "if":
+            open_ += form.items[2:]
+        elif form.head == "cond":
+            open_ += [clause.items[-1] for clause in form.items[1:] if isinstance(clause, Group) and clause.items]
+
+
+def report_identity(form: Group) -> str:
+    """The name and the metadata of a reporting form, as written: a bound more or less is no other report."""
+    shown = [f.span.text for f in form.items[1:2]]
+    for key, value in zip(form.items[3::2], form.items[4::2], strict=False):
+        if not isinstance(key, Keyword) or key.name not in _BOUNDS_AND_REDUCE:
+            shown += [key.span.text, value.span.text]
+    return " ".join(shown)
