@@ -13,7 +13,7 @@ from sxi.layout import Gathering, Layout
 from sxi.options import Pass, Run, run_of
 from sxi.plan import Plan, plan
 from sxi.program import Program
-from sxi.suggest import suggest
+from sxi.suggest import did_you_mean, some_of, suggest_glob
 from sxi.trace import align
 from sxi.tracing import PassGraph, StepGraph, Tracer, UpdateGraph
 
@@ -164,27 +164,26 @@ def _check_selection(checked: Checked) -> None:
     for recording in [g.recording for _, g in checked.graphs]:
         names.update({n: selected for n, (selected, _) in recording.diagnostics.items()})
     checked.samples = bool(checked.run.diagnostics)
-    for glob in checked.run.diagnostics:
+    for i, glob in enumerate(checked.run.diagnostics):
         if not any([series.matches_glob(glob, n) for n in names]):
-            near = suggest(glob, names)
-            known = ", ".join(list(names)[:8]) or "none"
-            what = f"the glob {glob} matches no diagnostic; the diagnostics are {known}"
-            contracts.run_options_are_consistent.refuse(
-                checked.run.spans["diagnostics"], what=what, help=f"did you mean {near}?" if near else ""
-            )
+            _refuse_glob(checked.run, "diagnostics", i, glob, list(names), "diagnostic")
 
 
 def _check_start(checked: Checked) -> None:
     """Every glob of `:start-from` matches a parameter."""
     names = list(checked.tracer.registry.params)
-    for glob, _ in checked.run.start_from:
+    for i, (glob, _) in enumerate(checked.run.start_from):
         if not any([series.matches_glob(glob, n) for n in names]):
-            near = suggest(glob, names)
-            contracts.run_options_are_consistent.refuse(
-                checked.run.spans["start-from"],
-                what=f"the glob {glob} matches no parameter; the parameters are {', '.join(names[:8])}",
-                help=f"did you mean {near}?" if near else "",
-            )
+            _refuse_glob(checked.run, "start-from", i, glob, names, "parameter")
+
+
+def _refuse_glob(run: Run, option: str, i: int, glob: str, names: list[str], kind: str) -> None:
+    """Refuse element `i` of an option, a glob that matches none of the names there are."""
+    near = suggest_glob(glob, names)
+    what = f"the glob {glob} matches no {kind}; the {kind}s are {some_of(names)}"
+    contracts.run_options_are_consistent.refuse(
+        run.element(option, i), what=what, help=f'did you mean "{near}"?' if near else ""
+    )
 
 
 def _check_best(checked: Checked) -> None:
@@ -204,12 +203,10 @@ def _check_best(checked: Checked) -> None:
     if found:
         what = f"several series are named {name}: {'; '.join(found)}"
     else:
-        known = ", ".join(dict.fromkeys([n for n, _ in reported])) or "none"
+        known = some_of(dict.fromkeys([n for n, _ in reported]))
         what = f"no pass reports the metric {name}; the passes' metrics are {known}"
-    near = "" if found else suggest(name, [n for n, _ in reported])
-    contracts.run_options_are_consistent.refuse(
-        checked.run.spans["keep-best"], what=what, help=f'did you mean "{near}"?' if near else ""
-    )
+    help = "" if found else did_you_mean(name, [n for n, _ in reported], '"{}"')
+    contracts.run_options_are_consistent.refuse(checked.run.element("keep-best", 0), what=what, help=help)
 
 
 def _check_rate(checked: Checked) -> None:

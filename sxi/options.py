@@ -10,7 +10,7 @@ from sxi import contracts
 from sxi.eager import Eager
 from sxi.forms.declare import RunForm, optimizer_of, rows_of
 from sxi.source import Span
-from sxi.suggest import suggest
+from sxi.suggest import did_you_mean
 from sxi.values import DataRecord, Generator, Group, Instance, Key, is_number, kind_of, written
 
 
@@ -36,7 +36,7 @@ class Pass:
 class Run:
     """The options of a run, complete and consistent.
 
-    spans:  option -> where its value is written
+    spans:  option -> where its value is written; parts: where its elements are, if it is written as a list
     """
 
     name: str
@@ -60,6 +60,12 @@ class Run:
     report_limit: int = 10_000
     has_groups: bool = False
     spans: dict[str, Span] = field(default_factory=dict)
+    parts: dict[str, list[Span]] = field(default_factory=dict)
+
+    def element(self, option: str, i: int) -> Span:
+        """Where element `i` of an option's list is written, the option where it is not written as a list."""
+        parts = self.parts.get(option, [])
+        return parts[i] if i < len(parts) else self.spans[option]
 
     @property
     def examples(self) -> int:
@@ -120,8 +126,7 @@ def run_of(form: RunForm, frame: Eager) -> Run:
     spans: dict[str, Span] = {}
     for name, (node, key_span, span) in form.options.items():
         if name not in OPTIONS:
-            near = suggest(name, list(OPTIONS))
-            refuse(key_span, f":{name} is not an option of run", f"did you mean :{near}?" if near else "")
+            refuse(key_span, f":{name} is not an option of run", did_you_mean(name, OPTIONS, ":{}"))
         wanted, holds = OPTIONS[name]
         value = node(frame, [None] * form.size)
         if not holds(value):
@@ -131,6 +136,7 @@ def run_of(form: RunForm, frame: Eager) -> Run:
         if needed not in values:
             refuse(form.span, f"the run has no :{needed}", f"add :{needed}")
     made = Run(form.name, form.span, values["data"], 0, _groups(values["optimizer"], spans["optimizer"]), spans=spans)
+    made.parts = form.parts
     made.has_groups = isinstance(values["optimizer"], list)
     for name in (
         "shuffle",
@@ -200,12 +206,11 @@ def _split_of(data: DataRecord | Generator, split: Key | None, span: Span, train
     splits = data.splits if isinstance(data, DataRecord) else {}
     if split is not None:
         if split.name not in splits:
-            near = suggest(split.name, list(splits))
             known = ", ".join([f":{s}" for s in splits]) or "none"
             refuse(
                 span,
                 f"{data.name} has no split :{split.name}; its splits: {known}",
-                f"did you mean :{near}?" if near else "",
+                did_you_mean(split.name, splits, ":{}"),
             )
         return split.name
     if training and splits:

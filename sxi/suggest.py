@@ -36,6 +36,8 @@ INSTEAD = {
     "return": "a function gives its last value",
     "else": "(if test a b), or (cond (test a) (else b))",
 }
+# How many names a message lists.
+_MOST_NAMES = 8
 # A folder of more files is not looked through for a near name.
 _MOST_FILES = 10_000
 
@@ -80,6 +82,13 @@ def suggest_glob(glob: str, names: Sequence[str]) -> str | None:
         globs |= {"/".join([*parts[:i], "*"]) for i in range(1, len(parts))}
         globs |= {"/".join(["*", *parts[i:]]) for i in range(1, len(parts))}
     return suggest(glob, globs)
+
+
+def some_of(names: Iterable[str], written: str = "{}") -> str:
+    """The first of the names that there are, in a line: `a, b, …`; `none` where there are none."""
+    names = list(names)
+    more = ["…"] if len(names) > _MOST_NAMES else []
+    return ", ".join([*[written.format(name) for name in names[:_MOST_NAMES]], *more]) or "none"
 
 
 def suggest_file(path: str) -> str | None:

@@ -18,6 +18,7 @@ from sxi.primitives import PRIMITIVES
 from sxi.primitives.declare import Value
 from sxi.series import Series, SeriesTable, matches
 from sxi.source import Span
+from sxi.suggest import did_you_mean, some_of
 from sxi.values import Gradient, Instance, is_number, kind_of
 
 
@@ -154,8 +155,10 @@ class Trace(Frame):
         known = self.registry.params.get(full)
         if known is None:
             if type is None:
+                names = list(self.registry.params)
+                known_names = some_of(names) if names else "none so far"
                 raise codes.UNKNOWN_PARAMETER.at(
-                    site.span, name=full, known=", ".join(list(self.registry.params)[:8]) or "none so far"
+                    site.span, name=full, known=known_names, help=did_you_mean(full, names, '"{}"')
                 )
             contracts.parameters_are_made_by_the_model(site.span, form=f"param {full}", context=self.context)
             known = Param(full, type, init, site.span, self.calls())
@@ -173,7 +176,11 @@ class Trace(Frame):
     def _check_same(self, known: Param, type: ArrayType, init: Any, span: Span) -> None:
         if span == known.span and known.type == type:
             return
-        first = (Label(known.span, "first declared here"),)
+        # the same form, called from elsewhere, is told apart by the call
+        by_call = known.span == span and known.calls
+        first = (
+            Label(known.calls[0][1], "first by this call") if by_call else Label(known.span, "first declared here"),
+        )
         for what, a, b in (
             ("shape", known.type.shape, type.shape), ("type", known.type.dtype, type.dtype),
             ("initializer", _init_identity(known.init), _init_identity(init)),
@@ -204,8 +211,8 @@ class Trace(Frame):
         full = self.full_name(name)
         known = self.registry.states.get(full)
         if known is None:
-            near = ", ".join(self.registry.states) or "none"
-            raise codes.UNKNOWN_STATE.at(span, name=full, known=near)
+            names = list(self.registry.states)
+            raise codes.UNKNOWN_STATE.at(span, name=full, known=some_of(names), help=did_you_mean(full, names, '"{}"'))
         op = (
             self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(float(value), known.type.dtype)
         )

@@ -12,6 +12,7 @@ from typing import Any
 from sxi import contracts
 from sxi.arraytype import ArrayType
 from sxi.calls import LONGEST_CALL_SHOWN
+from sxi.errors import Label
 from sxi.eval import call_function, call_value
 from sxi.grad import gradients
 from sxi.graph import Graph, Op
@@ -21,6 +22,7 @@ from sxi.primitives.host import real
 from sxi.program import Program
 from sxi.series import matches_glob
 from sxi.source import Span
+from sxi.suggest import some_of, suggest_glob
 from sxi.trace import Recording, Registry, Trace
 from sxi.values import Builtin, DataRecord, Function, Generator, Group, Update, is_number, kind_of
 
@@ -196,13 +198,18 @@ class Tracer:
                 contracts.every_parameter_has_a_group.refuse(
                     where,
                     what=f"no group takes the parameter {name}: the globs are {globs}",
-                    notes=(f"it is made at {param.span}",),
+                    labels=(Label(param.span, f"{name} is made here"),),
                 )
             taken[name] = group
         for group in self.run.optimizer:
             if not any([matches_glob(group.glob, name) for name in self.registry.params]):
                 what = f"the glob {group.glob} of group {group.name} matches no parameter"
-                contracts.every_parameter_has_a_group.refuse(group.span, what=what)
+                names = list(self.registry.params)
+                near = suggest_glob(group.glob, names)
+                contracts.every_parameter_has_a_group.refuse(
+                    group.span, what=what, notes=(f"the parameters are {some_of(names)}",),
+                    help=f'did you mean "{near}"?' if near else "take the group out, or write a glob that matches one",
+                )  # fmt: skip
         return taken
 
     def update(self, sampled: bool) -> UpdateGraph:

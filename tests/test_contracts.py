@@ -354,6 +354,13 @@ MESSAGES = [
         {"form": "metric", "name": "r", "reduce": Keyword("average")},
         "metric r is reduced by :average, which is not a reduction",
         "",
+        "did you mean :mean?",
+    ),
+    (
+        "reduce_is_known",
+        {"form": "metric", "name": "r", "reduce": Keyword("product")},
+        "metric r is reduced by :product, which is not a reduction",
+        "",
         "write one of :mean :sum :min :max :last",
     ),
     (

@@ -41,7 +41,7 @@ from sxi.contracts.reporting import (
     reduce_is_known,
     value_is_a_numeric_scalar,
 )
-from sxi.contracts.rule import RULES, Rule
+from sxi.contracts.rule import RULES, AsWritten, Rule
 from sxi.contracts.runs import (
     every_parameter_has_a_group,
     run_options_are_consistent,
@@ -51,6 +51,7 @@ from sxi.contracts.runs import (
 
 __all__ = [
     "RULES",
+    "AsWritten",
     "Rule",
     "a_parameter_is_declared_alike",
     "a_tap_holds_diagnostics_only",

@@ -238,14 +238,15 @@ def counts_take_the_right_operand(form: str, operand: object) -> bool:
     return operand.is_numeric if isinstance(operand, ArrayType) else is_number(operand)
 
 
-def _repair_of_bound(form: str, key: str, value: object) -> str:
+def _repair_of_bound(form: str, key: str, value: object, text: str) -> str:
     if form not in ("metric", "diagnostic"):
-        given = "a bound" if key in ("below", "above") else f":{key}"
+        given = "bound" if key in ("below", "above") else f":{key}"
         return f"{form} counts by itself and takes no {given}; metric and diagnostic do"
     if isinstance(value, float):
         return "nothing is above or below nan, so every value would count: write a number"
     comparison = ">=" if key == "below" else "<="
-    return f"compare with an array in a guard: (guard … (count-where ({comparison} value bound)))"
+    bound = text if 0 < len(text) <= _LONGEST_OPERAND else "bound"
+    return f"compare with an array in a guard: (guard … (count-where ({comparison} value {bound})))"
 
 
 @rule(
@@ -271,7 +272,7 @@ def _repair_of_bound(form: str, key: str, value: object) -> str:
         (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
     """,
 )
-def bound_is_a_static_number(form: str, key: str, value: object) -> bool:
+def bound_is_a_static_number(form: str, key: str, value: object, text: str = "") -> bool:
     """A bound is part of what the program promises, so it is a number known before the first step: a literal,
     a setting, an expression of host values. NaN is none, since no value is above or below it. A `guard` and
     an `assert-finite` are counts already, so they take no bound, and counts are summed, so they take no

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from sxi.contracts.rule import is_numeric_scalar, keyword_name, rule
+from sxi.suggest import suggest
 
 _NAME = re.compile(r"[A-Za-z0-9/_.-]+")
 REDUCTIONS = ("mean", "sum", "min", "max", "last")
@@ -159,10 +160,15 @@ def value_is_a_numeric_scalar(form: str, name: str, value: object) -> bool:
     return is_numeric_scalar(value)
 
 
+def _repair_of_reduce(form: str, name: str, reduce: object) -> str:
+    near = suggest(keyword_name(reduce) or str(reduce), REDUCTIONS)
+    return f"did you mean :{near}?" if near else f"write one of {' '.join([f':{r}' for r in REDUCTIONS])}"
+
+
 @rule(
     5,
     "{form} {name} is reduced by {reduce!r}, which is not a reduction",
-    help="write one of :mean :sum :min :max :last",
+    help=_repair_of_reduce,
     breaks="""
         (generator points (n) {:x (normal [n 3])})
         (objective (batch)

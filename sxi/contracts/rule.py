@@ -115,6 +115,12 @@ def rule(
     return enter
 
 
+class AsWritten(str):
+    """A piece of a program in a message, which is shown as it stands there."""
+
+    __slots__ = ()
+
+
 def keyword_name(value: object) -> str | None:
     """The name of a keyword of the language, or None where `value` is none.
 
@@ -143,6 +149,8 @@ def written(value: object) -> str:
         return "a bool" if value == ArrayType("bool") else str(value)
     if value is None or isinstance(value, bool):
         return {None: "nil", True: "true", False: "false"}[value]
+    if isinstance(value, AsWritten):
+        return _cut(" ".join(value.split()))
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, list | tuple):
@@ -162,9 +170,12 @@ def _is_plain(item: object) -> bool:
     return item is None or is_number(item) or isinstance(item, ArrayType)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
 def _quoted(text: str) -> str:
-    if len(text) > _LONGEST_TEXT:
-        text = text[: _LONGEST_TEXT - 1] + "…"
+    text = _cut(text)
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     shown = [escapes.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):X}}}") for c in text]
     return f'"{"".join(shown)}"'

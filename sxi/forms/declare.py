@@ -14,7 +14,7 @@ from typing import Any
 from sxi import codes, contracts, data
 from sxi.arraytype import ArrayType
 from sxi.builtins import builtin
-from sxi.calls import unknown_keyword
+from sxi.calls import parts_of, unknown_keyword
 from sxi.eager import EagerArray, EagerEmitter
 from sxi.eval import FORMS, USAGE, bindable, malformed, missing_keyword, resolve, resolve_function, run_body
 from sxi.forms.core import definition_value, keyword_pairs, operands
@@ -72,12 +72,17 @@ class Stage:
 
 @dataclass(slots=True, eq=False)
 class RunForm:
-    """`(run NAME option …)`: the options as resolved; `size` is that of the environment they are evaluated in."""
+    """`(run NAME option …)`: the options as resolved.
+
+    size:   of the environment they are evaluated in
+    parts:  option -> where the elements of its value are, if it is written as a list
+    """
 
     name: str
     options: dict[str, tuple[Node, Span, Span]]
     span: Span
     size: int = 0
+    parts: dict[str, list[Span]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -553,6 +558,7 @@ def run(form: Group, scope: Scope) -> tuple[str | None, Step]:
     _, *rest = operands(form, 1)
     name = _name(form)
     options = {}
+    parts: dict[str, list[Span]] = {}
     for i in range(0, len(rest), 2):
         key = rest[i]
         if not isinstance(key, Keyword):
@@ -563,9 +569,10 @@ def run(form: Group, scope: Scope) -> tuple[str | None, Step]:
             contracts.run_options_are_consistent.refuse(rest[i + 1].span, what=f":{key.name} is given twice", help="")
         value = _pairs(rest[i + 1]) if key.name == "start-from" else rest[i + 1]
         options[key.name] = (resolve(value, scope), key.span, value.span)
+        parts[key.name] = parts_of(value)
 
     def step(world: World) -> Any:
-        world.declared.runs.append(RunForm(name, options, form.span, scope.size))
+        world.declared.runs.append(RunForm(name, options, form.span, scope.size, parts))
 
     return None, step
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sxi import contracts
-from sxi.calls import CallSite
+from sxi.calls import LONGEST_CALL_SHOWN, CallSite
 from sxi.errors import Label
-from sxi.eval import resolve, special_form
+from sxi.eval import malformed, resolve, special_form
 from sxi.forms.core import operands
 from sxi.guards import Guard, Metadata
 from sxi.names import Scope
 from sxi.primitives import PRIMITIVES, host
 from sxi.primitives.declare import Value
-from sxi.reader import Form, Group, Keyword
+from sxi.reader import Form, Group, Keyword, Text
 from sxi.series import Series
 from sxi.source import Span
 from sxi.values import Key, Node
@@ -58,8 +58,23 @@ class Report:
         return tuple(found)
 
 
+def _name_and_value(form: Group) -> list[Form]:
+    """The operands of a reporting form, of which the first two are its name and its value."""
+    given = operands(form, 1)
+    name, value = given[0], given[1] if len(given) > 1 else None
+    usage = f'({form.head} "name" value …)'
+    is_name = isinstance(name, Text) or (isinstance(name, Group) and name.head == "str")
+    if isinstance(value, Text) and not is_name:
+        malformed(name, form.head, "its name comes before its value", help=f"({form.head} {value.span.text} …)")
+    if value is None or isinstance(value, Keyword):
+        text = " ".join(name.span.text.split())
+        named = f'({form.head} "name" {text})' if len(text) <= LONGEST_CALL_SHOWN else usage
+        malformed(name, form.head, f"it has no {'value' if is_name else 'name'}", help=usage if is_name else named)
+    return given
+
+
 def _resolve_report(form: Group, scope: Scope) -> Report:
-    name, value, *rest = operands(form, 2)
+    name, value, *rest = _name_and_value(form)
     bounds = tuple([k.name for k in rest[::2] if isinstance(k, Keyword) and k.name in BOUNDS])
     scope.module.mentions.reports.append((form.head, bounds, form.span))
     check_place(form.head, scope.context, bounds, form.span)
@@ -75,7 +90,9 @@ def _resolve_report(form: Group, scope: Scope) -> Report:
         elif form.head in ("metric", "diagnostic"):
             made.options[key.name] = (node, item.span)
         else:
-            contracts.bound_is_a_static_number.refuse(item.span, form=form.head, key=key.name, value=None)
+            contracts.bound_is_a_static_number.refuse(
+                key.span, form=form.head, key=key.name, value=contracts.AsWritten(item.span.text)
+            )
     return made
 
 
@@ -209,7 +226,7 @@ def _bounds_of(report: Report, frame: Any, env: list[Any]) -> list[tuple[str, fl
     for key, (node, span) in report.options.items():
         if key in BOUNDS:
             value = node(frame, env)
-            contracts.bound_is_a_static_number(span, form=report.form, key=key, value=value)
+            contracts.bound_is_a_static_number(span, form=report.form, key=key, value=value, text=span.text)
             found.append((key, host.real(value)))
     return found
 
