@@ -20,11 +20,13 @@ from prompt_toolkit.application import Application, get_app, run_in_terminal
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import completion_is_selected, has_focus, is_searching
+from prompt_toolkit.filters import Condition, completion_is_selected, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.containers import ConditionalContainer, HSplit, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
 from prompt_toolkit.lexers import Lexer
@@ -73,6 +75,10 @@ def main(path: str | None = None, *, device: str = "auto") -> int:
             return Plain(device).loop(path)
         return Repl(device).loop(path)
     except OSError:  # the terminal is gone
+        return 1
+    except Exception as fault:  # the evaluator itself could not be imported or made
+        reason = " ".join(f"{type(fault).__name__}: {fault}".split())[:300]
+        sys.stderr.write(f"E-RUN-041: a fault of sxi itself: {reason}\n")
         return 1
     finally:
         for number, handler in restored.items():
@@ -186,8 +192,9 @@ class Repl(Prompting):
         super().__init__(device)
         self.kept = KeptLines()
         self.drawn: Any = None
+        self.above: tuple[Any, StyleAndTextTuples] = (None, [])
         self.session_of_prompts: PromptSession[str] = PromptSession(
-            message=self.message,
+            message=[("class:prompt", PROMPT)],
             multiline=True,
             prompt_continuation=self.continuation,
             lexer=SxHighlighter(),
@@ -203,6 +210,9 @@ class Repl(Prompting):
             input=input,
             output=output,
         )
+        window = Window(FormattedTextControl(self.panel, show_cursor=False), dont_extend_height=True, wrap_lines=False)
+        layout = self.session_of_prompts.layout
+        layout.container = HSplit([ConditionalContainer(window, Condition(self.has_panel)), layout.container])
 
     def loop(self, path: str | None) -> int:
         """Prompt until the user leaves."""
@@ -269,19 +279,21 @@ class Repl(Prompting):
 
     # What is drawn
 
-    def message(self) -> StyleAndTextTuples:
-        """The panel and the prompt below it; once an input is accepted the prompt alone stays."""
-        prompt: StyleAndTextTuples = [("class:prompt", PROMPT)]
-        app = get_app()
-        if self.made is None or self.made.live is None or app.is_done:
-            return prompt
-        size = app.output.get_size()
-        lines = self.made.panel(size.columns - 1, min(size.rows - _LEFT, 3 * size.rows // 5))
-        above: StyleAndTextTuples = []
-        for line in lines:
-            above += [(f"class:panel.{style}" if style else "", text) for style, text in line]
-            above.append(("", "\n"))
-        return above + prompt
+    def panel(self) -> StyleAndTextTuples:
+        """The panel above the prompt, made once for a drawing."""
+        assert self.made is not None
+        size = get_app().output.get_size()
+        key = (self.made.panel_version, size)
+        if key != self.above[0]:
+            above: StyleAndTextTuples = []
+            for line in self.made.panel(size.columns - 1, min(size.rows - _LEFT, 3 * size.rows // 5)):
+                above += [*([("", "\n")] if above else []), *[(f"class:panel.{style}", text) for style, text in line]]
+            self.above = key, above
+        return self.above[1]
+
+    def has_panel(self) -> bool:
+        """Whether there is a panel; once an input is accepted the prompt alone stays."""
+        return self.made is not None and self.made.live is not None and not get_app().is_done and bool(self.panel())
 
     def continuation(self, width: int, line_number: int, wrap_count: int) -> StyleAndTextTuples:
         """What is open at the beginning of a line: the brackets, and a quotation mark in a string."""
