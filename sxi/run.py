@@ -8,7 +8,7 @@ them to the stream, the status and the screen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,25 +186,30 @@ class Runner:
                         return
 
     def _one_step(self) -> Iterator[Report]:
-        """A step, then its passes in order, then the curriculum."""
+        """A step, then its passes in order, then the curriculum; where that ends the run, the passes that are left."""
         report = self.take_step()
-        if report.failure is not None:
-            yield report
-            return
         due = [p for p in self.compiled.passes if self._is_due(p[False].option)]
-        for plans in due:
+        if report.failure is None:
+            report = yield from self._passes_after(report, due)
+        if report.failure is None:
+            try:
+                report.stage = self._advance()
+            except SxiError:
+                yield report  # what was reported is known, whatever the curriculum makes of it
+                raise
+            if self.finished:
+                report = yield from self._passes_after(report, [p for p in self.compiled.passes if p not in due])
+            report.ends_step = report.failure is None
+        yield report
+
+    def _passes_after(self, report: Report, passes: list[dict[bool, PassPlan]]) -> Generator[Report, None, Report]:
+        """Give `report`, then take `passes` and give their reports up to a failing one, all but the last of them."""
+        for plans in passes:
             yield report
             report = self.take_pass(plans[self.is_sampled(self.step)])
             if report.failure is not None:
-                yield report
-                return
-        try:
-            report.stage = self._advance()
-        except SxiError:
-            yield report  # what was reported is known, whatever the curriculum makes of it
-            raise
-        report.ends_step = True
-        yield report
+                break
+        return report
 
     def _advance(self) -> str | None:
         """Go to the next stage where this one is over; its name."""

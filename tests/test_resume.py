@@ -601,3 +601,18 @@ def test_a_curriculum_that_reads_less_keeps_the_last_values(small: Path) -> None
     # what it did not keep before begins with the one value that was kept
     assert values["held/step"] == [-4.0, -6.0, -8.0, -10.0, -12.0, -14.0, -16.0]
     assert rest["stage_name"] == "b"
+
+
+def test_every_pass_runs_after_the_last_step_that_the_curriculum_chose(small: Path) -> None:
+    write(small, SMALL.replace("{more}", "") + '(curriculum (stage "only" :until (= (stage-step) 10)))')
+    assert run() == 0
+    steps = {
+        name: [line["step"] for line in points_of(small / "out") if line["series"] == name]
+        for name in ("held/step", "second/step")
+    }
+    assert steps == {"held/step": [2, 4, 6, 8, 10], "second/step": [4, 8, 10]}  # due at 8 and 12
+    write(small, (small / "run.sx").read_text().replace('"second/step" (cast (step) :f32) :below limit',
+                                                        '"second/step" (cast (step) :f32) :below 9.5'))  # fmt: skip
+    assert main(["run", "run.sx", "--out", "failing", "--quiet"]) == 3
+    assert checkpoints(small / "failing") == ["000004", "000008"]
+    assert status_of(small / "failing")["error"]["step"] == 10
