@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sxi import __version__
-from sxi.__main__ import take_threads
+from sxi.threads import take_threads
 
 if TYPE_CHECKING:
     from sxi.errors import SxiError

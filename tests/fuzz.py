@@ -12,6 +12,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from sxi.forms.declare import DECLARATIONS
 from sxi.primitives import PRIMITIVES
 from sxi.primitives.declare import Param, Primitive
 from sxi.program import Loader, load_source
-from sxi.reader import Group, read_all
+from sxi.reader import Group, Keyword, read_all
 from sxi.run import Runner
 from sxi.source import Source
 from sxi.stages import check_run
@@ -40,14 +41,31 @@ SMALLER = (
     ("(define layers 4)", "(define layers 1)"), ("(define width 128)", "(define width 4)"),
     ("(define heads 4)", "(define heads 2)"), ("(setting span 128", "(setting span 6"), ("{:span 64}", "{:span 4}"),
     ("{:span 128}", "{:span 6}"), ("[128 width]", "[6 width]"), ("(define nodes 1182)", "(define nodes 6)"),
-    ("(define negatives 50)", "(define negatives 3)"), ("h 128)", "h 4)"), (":batch 512", ":batch 4"),
-    (":batch 1024", ":batch 4"), (":batch 128", ":batch 4"), (":batch 360", ":batch 3"), ("../data/", ""),
+    ("(define negatives 50)", "(define negatives 3)"), ("h 128)", "h 4)"),
+    ("../data/", ""),
 )  # fmt: skip
 
 
 class Hang(BaseException):
     """A text took too long; nothing in sxi catches it."""
 
+
+# Forms whose operands are computed, and forms whose last one is their value.
+CALLED = {*PRIMITIVES, *BUILTINS, "guard", "metric", "diagnostic", "assert-finite", "with", "if", "not", "and", "or"}
+BODIES = {
+    "let",
+    "lambda",
+    "define",
+    "objective",
+    "prepare",
+    "model",
+    "evaluate",
+    "generator",
+    "fold",
+    "begin",
+    "bf16",
+    "scope",
+}
 
 # The corpus
 
@@ -60,6 +78,7 @@ def corpus() -> list[str]:
         text = path.read_text(encoding="utf-8")
         for long, short in SMALLER:
             text = text.replace(long, short)
+        text = re.sub(r":(batch|examples) \d+", r":\1 4", text)
         texts.append(text)
     texts = [re.sub(r"(?m)^;.*\n?|\s*; *\^ E-.*$", "", text) for text in texts]
     # a graph of 200,000 operations is refused, but takes its time
@@ -67,11 +86,25 @@ def corpus() -> list[str]:
 
 
 @cache
-def spans() -> list[list[tuple[int, int]]]:
+def spans() -> list[Places]:
     """For each text of the corpus where its forms are."""
-    return [
-        [(f.span.start, f.span.end) for form in read_all(Source("c.sx", t))[0] for f in walk(form)] for t in corpus()
-    ]
+    return [places_in(text) for text in corpus()]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the forms of a text are, and those of them that are computed: operands and last forms of bodies."""
+
+    forms: list[tuple[int, int]]
+    computed: list[tuple[int, int]]
+
+
+def places_in(text: str) -> Places:
+    forms, computed = [], []
+    for top in read_all(Source("c.sx", text))[0]:
+        for form, is_computed in walk(top, False):
+            (computed if is_computed else forms).append((form.span.start, form.span.end))
+    return Places([*forms, *computed], computed)
 
 
 @cache
@@ -83,14 +116,18 @@ def accepted() -> list[int]:
 @cache
 def words() -> dict[str, list[str]]:
     """The keywords and strings of the runs of the corpus, by their first character."""
-    texts = {corpus()[n][a:b] for n in accepted() for a, b in spans()[n]}
+    texts = {corpus()[n][a:b] for n in accepted() for a, b in spans()[n].forms}
     return {first: sorted([t for t in texts if t.startswith(first)]) for first in ':"'}
 
 
-def walk(form: Any) -> Iterator[Any]:
-    yield form
-    for inner in form.items if isinstance(form, Group) else ():
-        yield from walk(inner)
+def walk(form: Any, is_computed: bool) -> Iterator[tuple[Any, bool]]:
+    """A form and those in it, each with whether it stands where a value is computed."""
+    yield form, is_computed
+    items = form.items if isinstance(form, Group) else ()
+    calls = isinstance(form, Group) and form.head in CALLED
+    for i, inner in enumerate(items):
+        is_last = i == len(items) - 1 and isinstance(form, Group) and form.head in BODIES
+        yield from walk(inner, not isinstance(inner, Keyword) and ((calls and i > 0) or is_last))
 
 
 def write_data(folder: Path) -> None:
@@ -143,7 +180,20 @@ def word(rng: random.Random) -> str:
 PUBLIC = [p for p in PRIMITIVES.values() if not p.internal]
 ELEMENTWISE = [p for p in PUBLIC if p.elementwise]
 # Without those that read or write files, or the terminal.
-COMMANDS = ["doc", "apropos", "type", "graph", "guards", "series", "explain", "why", "where", "value", "fix", "contracts"]
+COMMANDS = [
+    "doc",
+    "apropos",
+    "type",
+    "graph",
+    "guards",
+    "series",
+    "explain",
+    "why",
+    "where",
+    "value",
+    "fix",
+    "contracts",
+]
 COMMANDS += ["help", "set", "reset", "watch", "plot", "step", "reload", "nothing", "", "learn", "time"]
 VOCABULARY = [*[p.name for p in PUBLIC], *BUILTINS, *FORMS, *DECLARATIONS]
 
@@ -169,71 +219,75 @@ def changed(rng: random.Random) -> str:
     text = corpus()[which]
     places = spans()[which]
     for _ in range(rng.choice([1, 1, 1, 2, 2, 3, 4])):
-        if not places or rng.random() < 0.1:
+        if not places.forms or rng.random() < 0.05:
             return characters(rng, text)
-        start, end = rng.choice(places)
-        text = text[:start] + replacement(rng, text[start:end]) + text[end:]
-        places = [(f.span.start, f.span.end) for form in read_all(Source("m.sx", text))[0] for f in walk(form)]
+        start, end = rng.choice(places.computed if places.computed and rng.random() < 0.75 else places.forms)
+        own = [text[a:b] for a, b in rng.choices(places.computed or places.forms, k=8)]
+        text = text[:start] + replacement(rng, text[start:end], own) + text[end:]
+        places = places_in(text)
     return text
 
 
-def replacement(rng: random.Random, form: str) -> str:
+def replacement(rng: random.Random, form: str, own: list[str]) -> str:
+    """What stands in place of a form; `own` are other forms of its program."""
     kind = rng.random()
-    if rng.random() < 0.5:
-        return alike(rng, form)
-    if kind < 0.30:
-        return word(rng)
     if kind < 0.50:
-        return other_form(rng)
-    if kind < 0.60:
-        return ""
-    if kind < 0.68:
-        return f"{form} {form}"
+        return alike(rng, form, own)
+    if kind < 0.62:
+        return rng.choice(own)
+    if kind < 0.70:
+        return word(rng)
     if kind < 0.76:
-        return f"({rng.choice(VOCABULARY)} {form} {word(rng)})"
+        return other_form(rng)
     if kind < 0.82:
-        return f"({rng.choice(VOCABULARY)} {form})"
+        return ""
+    if kind < 0.86:
+        return f"{form} {form}"
     if kind < 0.90:
-        return tokens(rng, 2)
-    return array(rng, 2)
+        return f"({rng.choice(VOCABULARY)} {form} {rng.choice(own)})"
+    if kind < 0.94:
+        return f"({rng.choice(VOCABULARY)} {form})"
+    return tokens(rng, 2) if kind < 0.97 else array(rng, 2)
 
 
-def alike(rng: random.Random, form: str) -> str:
+def alike(rng: random.Random, form: str, own: list[str]) -> str:
     """A form of the same kind: the change that is least often refused."""
     if re.fullmatch(r"-?[\d.]+", form):
         return rng.choice(["0", "1", "2", "3", "-1", "0.5", "4", form + "0", "-" + form, rng.choice(GIANTS)])
     if form.startswith("("):
-        within = expression(rng, 1)
-        wrapped = [
-            f"(* 2.0 {form})",
-            f"(let ((y {form})) y)",
-            f'(assert-finite "a" {form})',
-            f"(abs {form})",
-            f"(+ {form} {within})",
-        ]
+        other = rng.choice([o for o in own if o.startswith("(")] or ["1.0"])
+        wrapped = [f"(* 2.0 {form})", f"(let ((y {form})) y)", f'(assert-finite "a" {form})', f"(abs {form})"]
+        wrapped += [f"(frozen {form})", f"(bf16 {form})", f'(scope "s" {form})', f"(sum {form})", f"(+ {form} {other})"]
         wrapped += [
-            f"(frozen {form})",
-            f"(bf16 {form})",
-            f'(scope "s" {form})',
-            f"(sum {form})",
+            f"(begin {other} {form})",
+            f"((lambda (x) x) {form})",
+            f'(metric "m" {form})',
             f"(stop-gradient {form})",
         ]
         wrapped += [
-            f"(begin {form})",
-            f"((lambda (x) x) {form})",
-            f'(metric "m" {form})',
-            f"(where (> {within} 0.0) {form} 0.0)",
+            f"(where (> {other} 0.0) {form} 0.0)",
+            f"(if (training?) {form} {other})",
+            f'(diagnostic "d" {form})',
         ]
+        wrapped += [
+            f"(fold (y {form}) (i (range 2)) y)",
+            f"(tap-gradient {form} (lambda (g) g))",
+            f'(reading "m" {form})',
+        ]
+        wrapped += [f"((value-and-grad (lambda (y) {form})) {other})", f"((grad (lambda (y) {form})) {other})"]
         return rng.choice(wrapped)
     same = [word for word in words().get(form[:1], []) if word != form]
-    return rng.choice(same) if form[:1] in ':"' and same else rng.choice(NAMES)
+    if form[:1] in ':"' and same:
+        return rng.choice(same)
+    return rng.choice([o for o in own if re.fullmatch(r"[a-z][\w/-]*", o)] or NAMES)
 
 
 def other_form(rng: random.Random) -> str:
     which = rng.randrange(len(corpus()))
-    if not spans()[which]:
+    places = spans()[which]
+    if not places.forms:
         return "x"
-    start, end = rng.choice(spans()[which])
+    start, end = rng.choice(places.computed or places.forms)
     return corpus()[which][start:end]
 
 

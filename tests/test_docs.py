@@ -260,3 +260,14 @@ def test_the_blocks_of_the_pages_were_all_found() -> None:
 )
 def test_an_ellipsis_stands_for_what_differs(said: list[str], printed: list[str], matches: bool) -> None:
     assert bool(re.fullmatch(pattern(said), "".join([line + "\n" for line in printed]))) == matches
+
+
+def test_the_first_command_is_what_ci_runs() -> None:
+    """The README's line that sets up and passes the tests, to the letter, after all that CI checks besides."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (command,) = [line for line in readme.splitlines() if line.startswith("python3 -m venv") and "pytest" in line]
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    assert lines[-1] == command
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    for check in ("ruff check .", "ruff format --check .", "mypy"):
+        assert f".venv/bin/{check}" in lines
