@@ -73,12 +73,17 @@ def metadata_text(value: bool | int | float | str) -> str:
 
 
 def count_text(total: float) -> str:
-    """A total in a message: whole ones as integers, whatever their size; NaN as "NaN"."""
-    if math.isfinite(total) and total == int(total):
-        return str(int(total))
+    """A total in a message: whole ones as integers, whatever their size; others in the shortest form, as the series."""
     if math.isnan(total):
         return "NaN"
-    return repr(total) if math.isfinite(total) else ("Infinity" if total > 0 else "-Infinity")
+    if math.isinf(total):
+        return "Infinity" if total > 0 else "-Infinity"
+    if total == int(total):
+        return str(int(total))
+    if series_value(total) != total:
+        return repr(total)
+    # a sum of f32 counts: the fewest digits that give this f32
+    return next(text for digits in range(1, 18) if series_value(float(text := f"{total:.{digits}g}")) == total)
 
 
 def series_value(total: float) -> float | None:
