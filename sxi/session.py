@@ -22,6 +22,7 @@ from sxi.history import SeriesLog, Track
 from sxi.lexemes import inputs, is_command
 from sxi.live import RUNNING, Live
 from sxi.panel import Line, panel_lines
+from sxi.prompt_commands import perform
 from sxi.reader import Form, load, read_all
 from sxi.run import Runner
 from sxi.series import as_f32, matches
@@ -96,7 +97,7 @@ class Session:
         self.finished = False
         self.outputs: set[str] = set()
         self._backend: Backend | None = None
-        self._failed_at: tuple[Workspace, Sequence[Form]] | None = None
+        self._failed_at: tuple[Workspace, Sequence[Form], int] | None = None
         self._answer = Answer()
         self._held = ExitStack()
         # held for as long as the session lives: a run evaluates in a thread of its own
@@ -120,8 +121,6 @@ class Session:
         answer = self._answer = Answer()
         try:
             if is_command(text):
-                from sxi.prompt_commands import perform  # noqa: PLC0415  # the commands are given the session
-
                 perform(self, text)
             else:
                 self._evaluate(text)
@@ -195,7 +194,7 @@ class Session:
         if failing:
             found = [guards.guard_error(t, self.number) for t in failing]
             self.refuse(found, failing[0].source)
-            self._failed_at = workspace, forms
+            self._failed_at = workspace, forms, self.number
             return
         self._replace(workspace)
         for part in outcome.in_order():
@@ -310,10 +309,10 @@ class Session:
         """What the guard of the prompt that failed last looked at, as host arrays by their part."""
         if self.failing is None or self._failed_at is None:
             return {}
-        workspace, forms = self._failed_at
+        workspace, forms, number = self._failed_at
         for place, form in enumerate(forms):
             if key_of(form) is None:
-                found = workspace.operands_of(form, place, self.number, self.failing)
+                found = workspace.operands_of(form, place, number, self.failing)
                 if found:
                     return found
         return {}

@@ -213,6 +213,14 @@ def test_the_value_of_a_guard_tells_what_violated(session: Session) -> None:
     assert "3 +inf" in "\n".join(session.respond(",value"))
 
 
+def test_the_value_is_that_of_the_failing_input_whatever_was_typed_since(session: Session) -> None:
+    session.respond('(guard "drawn" (count-where (< (uniform [4]) 2.0)))')
+    first = session.respond(",value")
+    session.respond("1")
+    assert session.respond(",value") == first
+    assert "4 violating" in " ".join(first)
+
+
 # After an error
 
 
