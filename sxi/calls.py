@@ -354,14 +354,20 @@ def located(
     types = f"{', '.join(shown[:-1])} with {shown[-1]}" if len(shown) > 1 else "".join(shown)
     error.message = f"{call}: {types}: {error.message}" if types else f"{call}: {error.message}"
     error.args = (error.code, error.message)
-    error.help = repair or error.help
     error.span = _place_of(refusal, primitive, site)
+    error.help = repair or _about_operand(error.help, error.span)
     found = {_operand_span(primitive, i, site): str(x.type) for i, x in enumerate(operands) if isinstance(x, Value)}
     found.pop(site.span, None)
     error.label = found.pop(error.span, "")
     if refusal.code in (codes.SHAPES_DIFFER, codes.TYPES_DIFFER) and call != _in_a_line(site.span.text):
         error.labels = tuple([Label(span, text) for span, text in found.items()])
     return error
+
+
+def _about_operand(repair: str, span: Span) -> str:
+    """A repair in which `…` stands for the operand: with its text where that is short."""
+    text = _in_a_line(span.text)
+    return repair.replace("…", text) if len(text) <= LONGEST_CALL_SHOWN else repair
 
 
 def _place_of(refusal: Refusal, primitive: Primitive, site: CallSite) -> Span:

@@ -22,6 +22,7 @@ from sxi.saved import evaluate as evaluate_saved
 from sxi.saved import program_of, show_failure
 from sxi.source import Source
 from sxi.stages import CheckedStage, check_run
+from sxi.suggest import suggest_file
 from sxi.values import Key
 
 
@@ -83,8 +84,8 @@ def _constant_of(form: Form) -> Any:
 
 def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | None]:
     """Perform `sxi run`: its exit status, and the error where it failed."""
-    if request.file is not None and not os.path.isfile(request.file):
-        raise codes.NO_FILE.at(None, path=request.file)
+    if request.file is not None:
+        must_exist(request.file)
     if request.out is not None and request.resume is not None:
         if os.path.realpath(request.out) != os.path.realpath(request.resume):
             raise codes.TWO_FOLDERS.at(None, out=request.out, resume=request.resume)
@@ -102,6 +103,13 @@ def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | Non
         for line in job.runner.backend.reads_summary():
             err.write(line + "\n")
     return status, error
+
+
+def must_exist(path: str) -> None:
+    """Refuse a program that is no file; names a near one."""
+    if not os.path.isfile(path):
+        near = suggest_file(path)
+        raise codes.NO_FILE.at(None, path=path, help=f"did you mean {near}?" if near else "")
 
 
 def _screen(request: Request, err: TextIO) -> TextIO | None:
@@ -163,31 +171,41 @@ def _resumed_job(request: Request, err: TextIO, stack: ExitStack) -> Job:
 
 
 def check(files: Sequence[str], form: str, sets: Sequence[str], out: TextIO, width: int, unicode: bool) -> int:
-    """Perform `sxi check`: findings go to `out`; the exit status is that of the worst."""
-    from sxi import render  # noqa: PLC0415  # a run that succeeds renders nothing
-    from sxi.checking import check_file  # noqa: PLC0415  # likewise
+    """Perform `sxi check`: findings go to `out`; the exit status is that of the worst.
 
-    worst = 0
+    Each file is checked once, and what several import is told once.
+    """
+    from sxi import render  # noqa: PLC0415  # a run that succeeds renders nothing
+
+    settings = settings_of(sets)
+    colour = render.colours_wanted(out, os.environ)
     found: list[Any] = []
-    for file in files:
-        try:
-            errors = check_file(file, settings_of(sets))
-        except SxiError as raised:
-            errors = [raised]
-        for error in errors:
-            worst = max(worst, error.exit_status)
+    told: dict[tuple[str, str, str], SxiError] = {}
+    for file in dict.fromkeys(files):
+        errors = {(e.code, str(e.span), e.message): e for e in _errors_of(file, settings)}
+        for key in [key for key in errors if key not in told]:
+            error = told[key] = errors[key]
             if form == "json":
                 found.append(render.as_json(error))
             elif form == "github":
                 out.write(render.github(error) + "\n")
             else:
-                colour = render.colours_wanted(out, os.environ)
-                out.write(render.frame(error, width=width, colour=colour, unicode=unicode) + "\n")
+                out.write(render.frame(error, width=width, colour=colour, unicode=unicode) + "\n\n")
         if form == "text" and not errors:
             out.write(f"{file}: no contract is broken\n")
     if form == "json":
         out.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    return worst
+    return max([error.exit_status for error in told.values()], default=0)
+
+
+def _errors_of(file: str, settings: dict[str, Any]) -> list[SxiError]:
+    from sxi.checking import check_file  # noqa: PLC0415  # a run that succeeds renders nothing
+
+    try:
+        must_exist(file)
+        return check_file(file, settings)
+    except SxiError as raised:
+        return [raised]
 
 
 def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: TextIO, width: int) -> int:
@@ -205,7 +223,7 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
             out.write("\n".join(explain_file(checked, width)) + "\n")
         return 0
     if what.endswith(".sx") or os.sep in what:
-        raise codes.NO_FILE.at(None, path=what)
+        must_exist(what)
     from sxi.explain import explain_code  # noqa: PLC0415  # only a code needs it
 
     out.write(explain_code(what, width).rstrip("\n") + "\n")

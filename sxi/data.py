@@ -11,7 +11,7 @@ import csv
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, TypeAlias
 
@@ -23,6 +23,7 @@ from sxi.arraytype import CARRIERS, FLOATS, ArrayType, fits
 from sxi.errors import SxiError
 from sxi.random import permutation_of
 from sxi.source import Span
+from sxi.suggest import did_you_mean, some_of, suggest_file
 
 HostArray: TypeAlias = Any  # numpy.ndarray
 
@@ -52,24 +53,33 @@ _SAFETENSORS = {
 
 @dataclass(frozen=True)
 class _File:
-    """A file that a source form names, and what its errors are told with."""
+    """A file that a source form names, and what its errors are told with.
+
+    spans:  where `path`, `columns` and `dtype` are written in the form of `span`
+    """
 
     kind: str
     path: str
     span: Span | None
     columns: Sequence[str] | None
     dtype: Mapping[str, str]
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+    def at(self, part: str) -> Span | None:
+        return self.spans.get(part, self.span)
 
     def malformed(self, reason: object) -> SxiError:
         text = " ".join(str(reason).split()) or type(reason).__name__
-        return codes.DATA_MALFORMED.at(self.span, path=self.path, kind=self.kind, reason=text)
+        return codes.DATA_MALFORMED.at(self.at("path"), path=self.path, kind=self.kind, reason=text)
 
     def failed(self, error: OSError | ValueError) -> SxiError:
         """The error of the operating system's `error`, or of Python's where the path is none."""
         if isinstance(error, FileNotFoundError):
-            return codes.DATA_MISSING.at(self.span, path=self.path)
+            near = suggest_file(self.path)
+            help = f"did you mean {near}?" if near else None
+            return codes.DATA_MISSING.at(self.at("path"), path=self.path, help=help)
         reason = getattr(error, "strerror", None) or error
-        return codes.DATA_UNREADABLE.at(self.span, path=self.path, reason=reason)
+        return codes.DATA_UNREADABLE.at(self.at("path"), path=self.path, reason=reason)
 
     def opened(self, *magic: bytes) -> BinaryIO:
         """The file, open at its beginning; refused unless its first bytes are one of `magic`."""
@@ -95,10 +105,12 @@ class _File:
         """Those of the arrays `names` that `:columns` takes, in its order; `:dtype` must name taken ones."""
         names = list(names)
         taken = names if self.columns is None else list(dict.fromkeys(self.columns))
-        for name, there in [*((name, names) for name in taken), *((name, taken) for name in self.dtype)]:
+        asked = [*(("columns", n, names) for n in taken), *(("dtype", n, taken) for n in self.dtype)]
+        for option, name, there in asked:
             if name not in there:
-                listed = ", ".join(there) or "no arrays"
-                raise codes.DATA_NO_ARRAY.at(self.span, path=self.path, name=name, names=listed)
+                help = did_you_mean(name, there) or None
+                listed = some_of(there) if there else "no arrays"
+                raise codes.DATA_NO_ARRAY.at(self.at(option), path=self.path, name=name, names=listed, help=help)
         return taken
 
 
@@ -160,6 +172,7 @@ def load(
     *,
     columns: Sequence[str] | None = None,
     dtype: Mapping[str, str] | None = None,
+    spans: Mapping[str, Span] | None = None,
 ) -> dict[str, Column | int]:
     """The arrays of a data source by name; and for a text its `vocabulary`, a host integer.
 
@@ -170,19 +183,21 @@ def load(
     columns:  the arrays that are taken, all without it
     dtype:    the types of arrays that are not to have the usual one: f32 of reals, i32 of bytes, short integers
               and i32, i64 of longer ones, bool of bools
+    spans:    where `path`, `columns` and `dtype` are written
     raises:   E-RUN-001 to E-RUN-010
     """
-    dtype = dict(dtype or {})
+    dtype, spans = dict(dtype or {}), spans or {}
     for name in dtype.values():
         if name not in DTYPES:
-            raise codes.DATA_UNKNOWN_DTYPE.at(span, dtype=name)
+            help = did_you_mean(name, DTYPES, ":{}") or None
+            raise codes.DATA_UNKNOWN_DTYPE.at(spans.get("dtype", span), dtype=name, help=help)
     if isinstance(files, str):
-        return _READERS[kind](_File(kind, os.path.join(base, files), span, columns, dtype))
+        return _READERS[kind](_File(kind, os.path.join(base, files), span, columns, dtype, spans))
     out: dict[str, Column | int] = {}
-    listed = _File(kind, "the source", span, columns, dtype)
+    listed = _File(kind, "the source", span, columns, dtype, spans)
     for name in listed.chosen(files):
         own = {name: dtype[name]} if name in dtype else {}
-        file = _File(kind, os.path.join(base, files[name]), span, None, own)
+        file = _File(kind, os.path.join(base, files[name]), span, None, own, spans)
         out[name] = _column(name, _npy(file), file, mapped=True)
     return out
 

@@ -19,6 +19,7 @@ from typing import Any
 from sxi import codes
 from sxi.errors import Label, SxiError
 from sxi.source import Source, Span
+from sxi.suggest import suggest_file
 from sxi.tokens import BadToken, atom_value, escaped_text
 
 MAX_BYTES = 100_000_000
@@ -117,7 +118,9 @@ def load(path: str, *, span: Span | None = None) -> Source:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise codes.FILE_UNREADABLE.at(span, path=path, reason=reason) from error
+        near = suggest_file(path) if isinstance(error, FileNotFoundError) else None
+        help = f"did you mean {near}?" if near else None
+        raise codes.FILE_UNREADABLE.at(span, path=path, reason=reason, help=help) from error
     if len(raw) > MAX_BYTES:
         raise codes.FILE_UNREADABLE.at(span, path=path, reason=f"it holds more than {MAX_BYTES:,} bytes")
     raw = raw.removeprefix(b"\xef\xbb\xbf")

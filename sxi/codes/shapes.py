@@ -89,6 +89,7 @@ NOT_NUMERIC = entry(
     fixed="""
         (define x (sqrt (cast (> (ones [3]) 0.5) :f32)))
     """,
+    help="make numbers of the mask: (cast … :f32)",
 )
 NOT_INTEGER = entry(
     "DTYPE-002",
@@ -101,6 +102,7 @@ NOT_INTEGER = entry(
     fixed="""
         (define x (at (ones [3]) (zeros [2] :dtype :i32)))
     """,
+    help="make integers of it: (cast … :i32)",
 )
 NOT_BOOL = entry(
     "DTYPE-003",
@@ -113,6 +115,7 @@ NOT_BOOL = entry(
     fixed="""
         (define x (where (> (ones [3]) 0.5) 1.0 2.0))
     """,
+    help="compare it with something: (> … 0.0)",
 )
 NOT_FLOAT = entry(
     "DTYPE-004",
@@ -125,6 +128,7 @@ NOT_FLOAT = entry(
     fixed="""
         (define x (softmax (cast (> (ones [3]) 0.0) :f32)))
     """,
+    help="make reals of it: (cast … :f32)",
 )
 DOES_NOT_FIT = entry(
     "DTYPE-005",
@@ -142,4 +146,5 @@ TYPES_DIFFER = entry(
     "DTYPE-006",
     "{left} and {right} differ",
     "These arrays are taken together without a conversion, so their types must be the same.",
+    help="make it like the other: (cast … :i32)",
 )

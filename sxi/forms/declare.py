@@ -225,8 +225,9 @@ def data_(form: Group, scope: Scope) -> tuple[str | None, Step]:
     if not positional:
         malformed(source, "data", f"({source.head} …) needs the path of its file")
     path = resolve(positional[0], scope)
-    options = {k.name: (resolve(v, scope), k.span) for k, v in keyword_pairs(source.items[2:], source)}
-    for key, (_, span) in options.items():
+    options = {k.name: (resolve(v, scope), v.span) for k, v in keyword_pairs(source.items[2:], source)}
+    keys = {k.name: k.span for k, _ in keyword_pairs(source.items[2:], source)}
+    for key, span in keys.items():
         if key not in ("columns", "dtype"):
             raise unknown_keyword(span, source.head, key, ("columns", "dtype"))
     split = None
@@ -257,7 +258,10 @@ class _DataForm:
         base = os.path.join(world.working, os.path.dirname(self.span.source.path))
         key = (self.kind, repr(files), base, repr(columns), repr(dtype))
         if key not in world.files:
-            world.files[key] = data.load(self.kind, files, base, self.span, columns=columns, dtype=dtype)
+            world.files[key] = data.load(
+                self.kind, files, base, self.span, columns=columns, dtype=dtype,
+                spans={"path": self.path_span, **{k: span for k, (_, span) in self.options.items()}},
+            )  # fmt: skip
         found = world.files[key]
         held = {n: c for n, c in found.items() if isinstance(c, data.Column)}
         fields = {n: ColumnArray(c, world.frame.emitter) if n in held else c for n, c in found.items()}
