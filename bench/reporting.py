@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bench import harness, programs
 from bench.harness import Candidate, repeated
+from sxi import folder
+from sxi.backends import open_backend
+from sxi.job import Job
 from sxi.progress import Progress
+from sxi.run import Report, Runner
 from sxi.status import Status
 from sxi.stream import Stream
 
@@ -65,6 +69,40 @@ class Sinks:
         self.line()
 
 
+class SameReport(Runner):
+    """A runner that takes one step and then gives its report again and again."""
+
+    def reports(self) -> Iterator[Report]:
+        report = self.take_step()
+        report.ends_step = True
+        while not self.is_over:
+            yield report
+            self.step += 1
+            report.step = self.step
+
+
+def job(rounds: int, n: int) -> str:
+    """The table of a whole job that reports thirty series a step, its steps costing nothing."""
+    series = "\n    ".join([f'(metric "value{i}" (* loss {1 + i / 7}))' for i in range(SERIES - 1)])
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "points.sx"
+        np.savez(Path(home) / "points.npz", x=np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
+        program = programs.stages(path, _PROGRAM.format(more=series), {"steps": n})
+
+        def perform() -> None:
+            runner = SameReport(program, open_backend("cpu"), open_backend("cpu"))
+            runner.begin()
+            made = Job(
+                runner, folder.make(Path(tempfile.mkdtemp(dir=home)) / "run"), "id", harness.nothing, io.StringIO()
+            )
+            assert made.perform() == (0, None)
+
+        return harness.table(
+            f"a job that reports {SERIES} series", harness.measure({"a step": Candidate(perform, times=n)}, rounds),
+            "a step", unit="us",
+        )  # fmt: skip
+
+
 def sinks(rounds: int, times: int) -> str:
     """The table of the sinks."""
     with tempfile.TemporaryDirectory() as folder:
@@ -99,6 +137,7 @@ def main(given: Sequence[str] | None = None) -> None:
     """Print what reporting costs."""
     quick = harness.arguments(__doc__, given).quick
     print(sinks(1 if quick else 15, 2 if quick else 2000))
+    print(f"\n{programs.skipping('a job', job, 1 if quick else 15, 2 if quick else 5000)}")
     print(f"\n{programs.skipping('a step', step, 1 if quick else 15, 2 if quick else 500)}")
 
 

@@ -132,13 +132,15 @@ class Job:
         runner = self.runner
         self._open(stream)
         status.update(state="running", step=runner.step)
+        self._since = time.monotonic(), runner.step
         for report in runner.reports():
             self._write(stream, report)
             if report.failure is not None:
                 return self._fail(stream, report, report.failure)
             if report.ends_step:
                 self._after_step(stream)
-                status.update(step=runner.step, throughput=self._throughput())
+                if status.is_due:
+                    status.update(step=runner.step, throughput=self._throughput())
                 if self.stop.asked is not None and not runner.is_over:
                     self._save_last(stream)
                     return self._end("stopped", f"stopped at step {runner.step}", self.stop.exit_status)
@@ -223,10 +225,10 @@ class Job:
                 yield label.name, value
 
     def _throughput(self) -> float | None:
-        now = time.monotonic()
+        """Steps per second since the first one that was taken here, None before it."""
         if self._since is None:
-            self._since = now, self.runner.step
-        seconds, steps = now - self._since[0], self.runner.step - self._since[1]
+            return None
+        seconds, steps = time.monotonic() - self._since[0], self.runner.step - self._since[1]
         return round(steps / seconds, 2) if seconds > 0 and steps else None
 
     # Checkpoints
@@ -338,7 +340,9 @@ class Job:
             failed = raised
         try:
             if self.status is not None:
-                self.status.update(force=True, state=state, step=self.runner.step, error=described)
+                self.status.update(
+                    force=True, state=state, step=self.runner.step, error=described, throughput=self._throughput()
+                )
         except SxiError as raised:
             failed = raised
         if failed is not None and error is None:

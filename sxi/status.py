@@ -63,13 +63,18 @@ class Status:
         }  # fmt: skip - in groups
         self.update(force=True, **fields)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether an `update` that changes no state would be written now."""
+        # A clock that was set back counts as one that has run out.
+        return not 0 <= self._clock() - self._written < self._between
+
     def update(self, *, force: bool = False, **fields: Any) -> None:
         """Takes `fields` over; the file follows at once where the state changes or `force`, else within `between`."""
         changes = fields.get("state", self.fields["state"]) != self.fields["state"]
         self.fields.update(fields)
         now = self._clock()
-        # A clock that was set back counts as one that has run out.
-        if force or changes or not 0 <= now - self._written < self._between:
+        if force or changes or self.is_due:
             self._written = now
             self.fields["updated"] = _iso(now)
             self._replace(sync=force or changes)
