@@ -31,6 +31,15 @@ class Mentions:
     reports: list[tuple[str, tuple[str, ...], Span]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A `reported` form that names a metric: the text of its `:pass`, None without one, "" where it is computed."""
+
+    name: str
+    span: Span
+    pass_name: str | None
+
+
 @dataclass(eq=False)
 class Module:
     """The names of one file.
@@ -38,7 +47,7 @@ class Module:
     own:       name -> (number of the global, where it is defined)
     imported:  the same for the names of imported files and of the library
     ground:    names that are there without a file: builtins and primitives
-    reported:  the metrics that the curriculum's `reported` forms name, and where
+    reported:  what the curriculum's `reported` forms name
     mentions:  of the definition that is resolved now
     """
 
@@ -46,7 +55,7 @@ class Module:
     own: dict[str, tuple[int, Span]] = field(default_factory=dict)
     imported: dict[str, tuple[int, Span]] = field(default_factory=dict)
     ground: dict[str, Any] = field(default_factory=dict)
-    reported: list[tuple[str, Span]] = field(default_factory=list)
+    reported: list[Reading] = field(default_factory=list)
     mentions: Mentions = field(default_factory=Mentions)
 
     UNSET = _Unset()

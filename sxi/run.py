@@ -20,7 +20,7 @@ from sxi.backends import Array, Backend
 from sxi.compiled import Compiled, PassPlan, StepPlan, compile_program
 from sxi.eager import Eager, EagerArray, EagerEmitter
 from sxi.errors import SxiError
-from sxi.forms.stages import History
+from sxi.forms.stages import History, apart
 from sxi.guards import Total
 from sxi.layout import Point, cleared
 from sxi.options import Pass, Run
@@ -439,8 +439,7 @@ class Runner:
         """Keep the metrics' values for the curriculum; guards and diagnostics never reach it."""
         for p in points:
             if p.label.kind == "metric":
-                meta = " ".join([f"{k}={v}" for k, v in p.label.meta.items() if k != "stage"])
-                self.history.add(p.label.name, pass_name, meta, p.value)
+                self.history.add(p.label.name, pass_name, apart(p.label.meta), p.value)
 
     def _run_batch(
         self, plan: PassPlan, variant: int, batch: slice, number: int, given: dict[tuple[str, str], Array]

@@ -14,7 +14,8 @@ from sxi.compiled import Attempt, Checked, at_once, check_all
 from sxi.eager import Eager, EagerEmitter
 from sxi.forms.core import holds
 from sxi.forms.declare import Stage
-from sxi.forms.stages import History, check_reads
+from sxi.forms.stages import History, Values, apart, check_reads
+from sxi.layout import Layout
 from sxi.primitives.declare import Value
 from sxi.program import Loaded, Program, no_such_setting
 from sxi.values import kind_of
@@ -148,9 +149,28 @@ def _check_reads(base: Program, stages: list[CheckedStage]) -> None:
         kinds |= {name: kind for name, (kind, _, _) in stage.checked.tracer.registry.kinds.items()}
         for _, graph in stage.checked.graphs:
             guards |= {g.name for g in graph.recording.guards.guards}
-    check_reads(base.module.reported, kinds, guards)
+    check_reads(base.module.reported, kinds, guards, _reported_by(stages))
+
+
+def _reported_by(stages: list[CheckedStage]) -> Values:
+    """The metadata of every metric of every stage, a value for none, as a run's history has it."""
+    found: Values = {}
+    for stage in stages:
+        run = stage.checked.run
+        graphs: list[tuple[str | None, Any, dict[str, Any]]] = [
+            (None, stage.checked.steps[False], {"split": run.split} if run.split else {}),
+            (None, stage.checked.updates[False], {"split": run.split} if run.split else {}),
+        ]
+        for p in stage.checked.passes:
+            split = {"split": p.option.split} if p.option.split else {}
+            graphs.append((p.option.name, p.graphs[False][0], {**split, "pass": p.option.name}))
+        for pass_name, graph, runtime in graphs:
+            layout = Layout(graph.recording, 0, runtime)
+            for label in [label for label in layout.labels if label.kind == "metric"]:
+                found.setdefault((label.name, pass_name), {})[apart(label.meta)] = []
+    return found
 
 
 def new_history(stage: CheckedStage) -> History:
     """A history that keeps every value of what the curriculum reads."""
-    return History(frozenset(name for name, _ in stage.checked.program.module.reported))
+    return History(frozenset(r.name for r in stage.checked.program.module.reported))

@@ -8,6 +8,13 @@ DATA_MISSING = entry(
     "RUN-001",
     "there is no file {path}",
     "A data source reads a file; its path is relative to the folder of the program's file.",
+    breaks="""
+        (data digits (npz "nowhere.npz"))
+        ;                 ^ E-RUN-001
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+    """,
     help="put the file there, or give the path from the program's folder",
 )
 DATA_UNREADABLE = entry(

@@ -40,6 +40,13 @@ BAD_IMPORT = entry(
     "EVAL-017",
     "{what}",
     "An import is of a file beside the importing one, which does not import it in turn.",
+    breaks="""
+        (import "example.sx") ; in example.sx
+        ;       ^ E-EVAL-017
+    """,
+    fixed="""
+        (define width 3) ; in example.sx
+    """,
 )
 TOP_LEVEL_ONLY = entry(
     "EVAL-018",
@@ -136,9 +143,55 @@ SEVERAL_SERIES = entry(
     "EVAL-025",
     "{name} is several series: {series}",
     "`reported` reads one series; metadata or several passes make several of one name. `:pass` names a pass.",
+    breaks="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (let ((y (@ (:x batch) (param "w" [3 1] :init zeros-init))))
+            (metric "size" (norm (:x batch)) :of :input)
+            (metric "size" (norm y) :of :output)
+            (mean (square y))))
+        (curriculum
+          (stage "first" :until (> (reported "size") 2.0))
+          ;                                  ^ E-EVAL-025
+          (stage "rest"))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (let ((y (@ (:x batch) (param "w" [3 1] :init zeros-init))))
+            (metric "input/size" (norm (:x batch)))
+            (metric "output/size" (norm y))
+            (mean (square y))))
+        (curriculum
+          (stage "first" :until (> (reported "output/size") 2.0))
+          (stage "rest"))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
 )
 STAGE_CHANGES_STATE = entry(
     "EVAL-026",
     "stage {stage} changes {what} from {first} to {second}",
     "A stage goes on with the parameters and states of the one before, so these must have the same names and types.",
+    breaks="""
+        (setting width 1)
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (mean (square (@ (:x batch) (param "w" [3 width] :init zeros-init)))))
+        (curriculum
+          (stage "narrow" :until (> (stage-step) 5))
+          (stage "wide" :set {:width 2}))
+        ; ^ E-EVAL-026
+        (run r :data points :steps 9 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
+    fixed="""
+        (setting rate 0.1)
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (mean (square (@ (:x batch) (param "w" [3 1] :init zeros-init)))))
+        (curriculum
+          (stage "fast" :until (> (stage-step) 5))
+          (stage "slow" :set {:rate 0.01}))
+        (run r :data points :steps 9 :batch 4 :optimizer (sgd :lr rate))
+    """,
 )

@@ -146,5 +146,20 @@ TYPES_DIFFER = entry(
     "DTYPE-006",
     "{left} and {right} differ",
     "These arrays are taken together without a conversion, so their types must be the same.",
+    breaks="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (let ((i (integers [4] :low 0 :high (cast (step) :i64))))
+                ;                             ^ E-DTYPE-006
+            (mean (square (@ (take (:x batch) i) (param "w" [3 1] :init zeros-init))))))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
+    fixed="""
+        (generator points (n) {:x (normal [n 3])})
+        (objective (batch)
+          (let ((i (integers [4] :low 0 :high (step))))
+            (mean (square (@ (take (:x batch) i) (param "w" [3 1] :init zeros-init))))))
+        (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
+    """,
     help="make it like the other: (cast … :i32)",
 )

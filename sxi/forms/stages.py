@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 from sxi import codes, contracts
 from sxi.builtins import builtin
-from sxi.eval import malformed, resolve, special_form
+from sxi.calls import unknown_keyword
+from sxi.eval import USAGE, resolve, special_form
 from sxi.forms.core import keyword_pairs, operands
-from sxi.names import Scope
+from sxi.names import Reading, Scope
 from sxi.reader import Group, Text
 from sxi.source import Span
-from sxi.suggest import suggest
+from sxi.suggest import did_you_mean, some_of
 from sxi.values import Node, kind_of
+
+# (name, pass or None) -> {metadata as text: [values]}
+Values: TypeAlias = dict[tuple[str, str | None], dict[str, list[float]]]
+
+
+def apart(metadata: Mapping[str, Any]) -> str:
+    """What tells a series from others of its name: the stages of a run go on with one series."""
+    return " ".join([f"{k}={v}" for k, v in metadata.items() if k != "stage"])
 
 
 class History:
     """The metrics' values so far: what `reported` reads.
 
-    values:  (name, pass or None) -> {metadata as text: [values]}
+    values:  what was reported
     kept:    names of which every value is kept; of others the last
     """
 
     def __init__(self, kept: frozenset[str] = frozenset()) -> None:
-        self.values: dict[tuple[str, str | None], dict[str, list[float]]] = {}
+        self.values: Values = {}
         self.kept = kept
 
     def add(self, name: str, pass_name: str | None, meta: str, value: float) -> None:
@@ -57,12 +67,15 @@ def reported(form: Group, scope: Scope) -> Node:
     """The last value of a metric, nil before the first; with `:all true` the list of its values."""
     name_form, *rest = operands(form, 1)
     name = resolve(name_form, scope)
-    options = {k.name: (resolve(v, scope), v.span) for k, v in keyword_pairs(rest, form)}
-    for key in options:
-        if key not in ("pass", "all"):
-            malformed(form, "reported", f"it takes :pass and :all, not :{key}")
+    pairs = keyword_pairs(rest, form)
+    options = {k.name: (resolve(v, scope), v.span) for k, v in pairs}
+    for key, _ in pairs:
+        if key.name not in ("pass", "all"):
+            raise unknown_keyword(key.span, "reported", key.name, ("pass", "all"), USAGE["reported"])
     if isinstance(name_form, Text):
-        scope.module.reported.append((name_form.value, name_form.span))
+        given = next((f for k, f in pairs if k.name == "pass"), None)
+        pass_name = given.value if isinstance(given, Text) else None if given is None else ""
+        scope.module.reported.append(Reading(name_form.value, name_form.span, pass_name))
 
     def node(frame: Any, env: list[Any]) -> Any:
         _in_curriculum(frame, "reported", form.span)
@@ -73,32 +86,41 @@ def reported(form: Group, scope: Scope) -> Node:
             )
         pass_name = options["pass"][0](frame, env) if "pass" in options else None
         every = options["all"][0](frame, env) if "all" in options else False
-        series = _series(frame.history, given, pass_name)
+        series = _series(frame.history.values, given, pass_name)
         if len(series) > 1:
-            raise codes.SEVERAL_SERIES.at(form.span, name=given, series=", ".join(series))
+            raise codes.SEVERAL_SERIES.at(form.span, name=given, series=_listed(series))
         values = next(iter(series.values()), [])
         return list(values) if every not in (False, None) else (values[-1] if values else None)
 
     return node
 
 
-def _series(history: History, name: str, pass_name: str | None) -> dict[str, list[float]]:
+def _series(values: Values, name: str, pass_name: str | None) -> dict[str, list[float]]:
     """The series of that name: a pass's where one is named, else training's, else that of the one pass that has it."""
-    if pass_name is not None or (name, None) in history.values:
-        return history.values.get((name, pass_name), {})
-    found = [series for (n, _), series in history.values.items() if n == name]
+    if pass_name is not None or (name, None) in values:
+        return values.get((name, pass_name), {})
+    found = [series for (n, _), series in values.items() if n == name]
     return {meta: values for series in found for meta, values in series.items()}
 
 
-def check_reads(reads: list[tuple[str, Span]], kinds: dict[str, str], guards: set[str]) -> None:
-    """Refuse a `reported` of what is no metric of the run: contract 024."""
-    for name, span in reads:
-        kind = kinds.get(name)
+def _listed(series: Iterable[str]) -> str:
+    return some_of([meta or "without metadata" for meta in series])
+
+
+def check_reads(reads: list[Reading], kinds: dict[str, str], guards: set[str], values: Values) -> None:
+    """Refuse a `reported` of what is no metric of the run, contract 024, or of several series.
+
+    values:  the metadata of every series of a metric that a stage will report, as `History` keeps them
+    """
+    for read in reads:
+        name, kind = read.name, kinds.get(read.name)
         if name.startswith("guard/") or (kind is None and name in guards):
-            contracts.the_curriculum_reads_metrics.refuse(span, name=name, kind="guard")
-        near = suggest(name, [n for n, k in kinds.items() if k == "metric"])
-        help = f'did you mean "{near}"?' if kind is None and near else None
-        contracts.the_curriculum_reads_metrics(span, help=help, name=name, kind=kind)
+            contracts.the_curriculum_reads_metrics.refuse(read.span, name=name, kind="guard")
+        near = did_you_mean(name, [n for n, k in kinds.items() if k == "metric"], '"{}"') if kind is None else ""
+        contracts.the_curriculum_reads_metrics(read.span, help=near or None, name=name, kind=kind)
+        series = {} if read.pass_name == "" else _series(values, name, read.pass_name)
+        if len(series) > 1:
+            raise codes.SEVERAL_SERIES.at(read.span, name=name, series=_listed(series))
 
 
 @builtin("stage-step", "(stage-step)", 0, 0)
