@@ -7,6 +7,7 @@ A text is a function of its number, so a failure is found again by its number al
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sxi import contracts, program, render
+from sxi import contracts, explain_program, program, render
 from sxi.backends import open_backend
 from sxi.builtins import BUILTINS
 from sxi.checking import check_text, deep_calls
@@ -512,7 +513,18 @@ def behave(text: str, path: str, *, twice: bool = True) -> SxiError | None:
         except SxiError as error:
             return error
         assert planned == steps(stages, plain=True), "with and without a plan differ"
+        if twice:
+            look_at(stages, planned)
         return None
+
+
+def look_at(stages: Any, planned: list[Any]) -> None:
+    """What is said of an accepted program, and what it gives under a device's rules: the same to the last bit."""
+    explain_program.explain_file(stages[0].checked, 60)
+    json.dumps(explain_program.as_json(stages[0].checked))
+    for name in ("step", "update"):
+        explain_program.graph_text(stages[0].checked, name)
+    assert planned == steps(stages, plain=False, device="strict"), "the host and a device differ"
 
 
 def checked(text: str, path: str) -> tuple[Any, SxiError | None]:
@@ -526,9 +538,9 @@ def checked(text: str, path: str) -> tuple[Any, SxiError | None]:
         return None, error
 
 
-def steps(stages: Any, *, plain: bool) -> list[Any]:
+def steps(stages: Any, *, plain: bool, device: str = "cpu") -> list[Any]:
     """Every point and failure of the first two steps and of their passes."""
-    runner = Runner(stages, open_backend("cpu"), open_backend("cpu"), plain=plain)
+    runner = Runner(stages, open_backend(device), open_backend("cpu"), plain=plain)
     runner.begin()
     found: list[Any] = []
     for report in runner.reports():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import random
 import resource
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from sxi import codes
+from sxi.session import Session
 from tests import fuzz
 
 TEXTS = int(os.environ.get("SXI_FUZZ", "20000"))
@@ -22,7 +25,7 @@ PARTS = 20
 # Beyond what the process has: more than a text of small arrays needs, less than a machine would miss.
 MEMORY = 4 << 30
 
-# What the fuzzing found once, made small, and the code that it must give (None: it runs).
+# What the fuzzing found once, made small, and the code that it must give (None: it is run).
 RUN = "(generator points (n) {{:x (normal [n 3])}})\n(objective (batch) {})\n(run r :data points :steps 2 :batch 4 {})"
 SGD = ":optimizer (sgd :lr 0.1)"
 W = '(param "w" [3] :init ones-init)'
@@ -36,6 +39,21 @@ FOUND = [
     ("(define (f) (param :split))", "E-EVAL-002"),
     # a message of two lines
     ("(run r :data 1 (\n1))", "E-EVAL-002"),
+    # a loop that doubles a number, a string, a list
+    ("(define x (fold (x 2) (i (range 60)) (* x x))) (print x)", "E-CONTRACT-025"),
+    ("(define x (fold (x 1) (i (range 20000)) (+ x x))) (print x)", "E-CONTRACT-025"),
+    ('(define x (fold (x "ab") (i (range 60)) (str x x)))', "E-EVAL-005"),
+    ("(define x (fold (x [1]) (i (range 60)) (append x x)))", "E-EVAL-005"),
+    # a list longer than Python counts
+    ("(define x (range (pow 10 3000)))", "E-EVAL-005"),
+    # a file without an end, and paths that are none
+    ('(import "/dev/zero")', "E-READ-002"),
+    ('(import "a\\u{0}b")', "E-READ-002"),
+    ('(data d (npz "a\\u{0}b"))', "E-RUN-002"),
+    # a parameter past any memory: its gradient has no place for the refusal
+    (RUN.format('(sum (param "v" [1000000 1000000] :init ones-init))', SGD), "E-SHAPE-005"),
+    # an objective that is a number past binary64
+    (RUN.format(f"(begin {W} {'1' * 400})", SGD), None),
 ]  # fmt: skip
 
 
@@ -56,7 +74,8 @@ def within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 @pytest.mark.parametrize("part", range(PARTS))
 def test_only_our_own_errors_escape(part: int) -> None:
     outcomes: Counter[str] = Counter()
-    for number in range(FIRST + part, FIRST + TEXTS, PARTS):
+    size = TEXTS // PARTS
+    for number in range(FIRST + part * size, FIRST + (part + 1) * size):
         text: str | None = fuzz.text_of(number)
         while text is not None:
             faulthandler.dump_traceback_later(60, exit=True)
@@ -69,8 +88,27 @@ def test_only_our_own_errors_escape(part: int) -> None:
             text = None if error is None else fuzz.repaired(text, error)
     if TEXTS >= 1000:
         # a fuzzer whose texts are all refused at once, or for one reason, tests nothing
-        assert outcomes["ran"] > 0.1 * TEXTS / PARTS
-        assert len(outcomes) > 20, outcomes
+        assert outcomes["ran"] > 0.1 * size, outcomes
+        assert len(outcomes) > 10, outcomes
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_prompt_answers_everything(part: int) -> None:
+    """A tenth as many sessions as texts, a few inputs each: no answer is a fault of sxi itself, or of two lines."""
+    size = TEXTS // 10 // 4
+    for number in range(FIRST + part * size, FIRST + (part + 1) * size):
+        session = Session(device="cpu")
+        for text in fuzz.inputs(random.Random(number)):
+            faulthandler.dump_traceback_later(60, exit=True)
+            try:
+                with fuzz.at_most(10):
+                    answer = session.answer(text)
+            except (Exception, fuzz.Hang) as escaped:
+                raise AssertionError(f"session {number}: {type(escaped).__name__}: {escaped}\n{text}") from escaped
+            faults = [error for error in answer.errors if error.code == codes.INTERNAL.code]
+            assert not faults, f"session {number}: {faults[0]}\n{text}"
+            assert not [line for _, line in answer.lines if "\n" in line], f"session {number}\n{text}"
+        session.close()
 
 
 @pytest.mark.parametrize(("text", "code"), FOUND)
