@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round, to see that it works")
     given = parser.parse_args()
     rounds = 1 if given.quick else given.rounds
-    commands = {"sxi": ([sys.executable, "-m", "sxi"], b"sxi>")}
+    commands = {"sxi": ([sys.executable, "-m", "sxi"], b"sx>")}
     other = shlex.split(given.other)
     if shutil.which(other[0]):
         commands["ptpython"] = (other, b">>>")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sxi.session import Session
 
-PROMPT = "sxi> "
+PROMPT = "sx> "
 INTERRUPTED = "interrupted"
 # How often the panel may be drawn again, in seconds.
 _REDRAW = 0.2

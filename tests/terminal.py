@@ -82,7 +82,7 @@ class Terminal:
             self.asked -= 1
             os.write(self.file, f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R".encode())
 
-    def wait_for_prompt(self, prompt: str = "sxi>", seconds: float = 20) -> None:
+    def wait_for_prompt(self, prompt: str = "sx>", seconds: float = 20) -> None:
         """Read until the cursor stands behind a prompt."""
         end = time.monotonic() + seconds
         while self.lines()[self.screen.cursor.y] != prompt:

@@ -36,7 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         given = {"SXI_HISTORY": str(tmp_path / "history"), **environment}
         terminal = Terminal(["-c", RUN.format(arguments=list(arguments))], columns, rows, given)
         made.append(terminal)
-        terminal.wait_for("sxi>")
+        terminal.wait_for("sx>")
         return terminal
 
     yield begin
@@ -71,7 +71,7 @@ def test_a_form_over_lines_is_evaluated_and_kept_and_the_terminal_restored(start
     terminal.send("(twice 21)\r")
     terminal.wait_for("\n42")
     # the second line is indented, and the bracket that is open stands before it
-    assert "   (   (* 2 x))" in terminal.lines()
+    assert "  (   (* 2 x))" in terminal.lines()
     assert leave(terminal) == 0
     assert terminal.mode() == terminal.initial
     kept = tmp_path / "history"
@@ -130,7 +130,7 @@ def test_an_error_is_shown_with_its_form_marked_and_fix_brings_it_back(start: St
     terminal.send("(+ 1 (nope 2))\r")
     terminal.wait_for("nope is not defined")
     terminal.send(",fix\r")
-    terminal.wait_for_prompt("sxi> (+ 1 (nope 2))")
+    terminal.wait_for_prompt("sx> (+ 1 (nope 2))")
     terminal.read(0.5)
     row = terminal.lines()[terminal.screen.cursor.y]
     assert row[terminal.screen.cursor.x :] == "nope 2))"
@@ -143,17 +143,17 @@ def test_completion_and_matching_brackets(start: Start) -> None:
     assert answers(terminal)
     terminal.wait_for_prompt()
     terminal.send("(softm\t")
-    terminal.wait_for_prompt("sxi> (softmax")
+    terminal.wait_for_prompt("sx> (softmax")
     terminal.send(" (zeros [2]) :a\t")
-    terminal.wait_for_prompt("sxi> (softmax (zeros [2]) :axis")
+    terminal.wait_for_prompt("sx> (softmax (zeros [2]) :axis")
     terminal.send("\x03")
     terminal.wait_for_prompt()
     terminal.send('(a ")" (b))')
-    terminal.wait_for_prompt('sxi> (a ")" (b))')
+    terminal.wait_for_prompt('sx> (a ")" (b))')
     terminal.read(0.3)
     row = terminal.screen.buffer[terminal.screen.cursor.y]
     # the outer pair, not the bracket in the string
-    assert [x for x in range(40) if row[x].underscore] == [5, 15]
+    assert [x for x in range(40) if row[x].underscore] == [4, 14]
 
 
 def test_a_run_goes_on_behind_the_prompt_at_every_size(start: Start, going_on: str) -> None:
@@ -164,7 +164,7 @@ def test_a_run_goes_on_behind_the_prompt_at_every_size(start: Start, going_on: s
         terminal.resize(columns, rows)
         terminal.read(0.8)
         terminal.send("(+ 40 2)")
-        terminal.wait_for_prompt("sxi> (+ 40 2)")
+        terminal.wait_for_prompt("sx> (+ 40 2)")
         terminal.read(0.3)
         lines = terminal.lines()
         if rows > 10:
