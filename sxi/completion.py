@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sxi.arraytype import CARRIERS
 from sxi.errors import CODES
 from sxi.eval import CONSTANTS, USAGE, usage_of
-from sxi.forms.declare import PASS_OPTIONS, SOURCES
+from sxi.forms.contexts import PASS_OPTIONS
+from sxi.forms.data import SOURCES
 from sxi.lexemes import is_command, lexemes
 from sxi.options import OPTIONS
 from sxi.primitives.declare import Primitive

@@ -8,7 +8,9 @@ from typing import Any
 
 from sxi import contracts
 from sxi.eager import Eager
-from sxi.forms.declare import RunForm, optimizer_of, rows_of
+from sxi.forms.data import rows_of
+from sxi.forms.declare import RunForm
+from sxi.forms.runs import optimizer_of
 from sxi.source import Span
 from sxi.suggest import did_you_mean
 from sxi.values import DataRecord, Generator, Group, Instance, Key, is_number, kind_of, written

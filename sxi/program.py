@@ -18,7 +18,7 @@ from sxi.builtins import BUILTINS
 from sxi.eager import Eager, EagerEmitter
 from sxi.errors import SxiError
 from sxi.eval import UNSET
-from sxi.forms import core, declare, graph, reporting, stages  # noqa: F401  # their forms are entered in the table
+from sxi.forms import contexts, core, data, graph, reporting, runs, stages  # noqa: F401  # their forms are entered
 from sxi.forms.declare import DECLARATIONS, Declared, Step, World, defined_name, expression
 from sxi.names import Mentions, Module, Scope
 from sxi.primitives import PRIMITIVES
