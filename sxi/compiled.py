@@ -152,8 +152,9 @@ def _check_readings(checked: Checked) -> None:
             if kind != "optimizer" or types.get(name) == op.type:
                 continue
             state, _, param = name.partition("/")
-            known = ", ".join([f"{s} {t}" for (p, s), t in states.items() if p == param])
-            error = codes.UNKNOWN_STATE.at(op.span, name=f"{state} {op.type} of {param}", known=known or "none")
+            listed = ", ".join([f"{s} {t}" for (p, s), t in states.items() if p == param])
+            known = f"the states are {listed}" if listed else "it has none"
+            error = codes.UNKNOWN_STATE.at(op.span, name=f"{state} {op.type} of {param}", known=known)
             error.chain = op.call.calls() if op.call else []
             raise error
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from sxi import codes
 from sxi.calls import bind_call, infix_repair, primitive_call, unknown_keyword
 from sxi.codes import Refusal
-from sxi.errors import SxiError
+from sxi.errors import Label, SxiError
 from sxi.graph import Link
 from sxi.names import Module, Scope, Variable, dropped_reports, report_identity
 from sxi.primitives.declare import Primitive
@@ -100,7 +100,7 @@ def resolve_symbol(name: str, span: Span, scope: Scope) -> Node:
         return _cell_reader(slot, name, span)
     if isinstance(found, int):
         scope.module.mentions.globals.append((found, span))
-        return _global_reader(found, name, span)
+        return _global_reader(found, name, span, scope.module.own.get(name))
     if found is not None:
         return lambda frame, env: found
     if name in FORMS:
@@ -119,11 +119,12 @@ def _cell_reader(slot: int, name: str, span: Span) -> Node:
     return node
 
 
-def _global_reader(index: int, name: str, span: Span) -> Node:
+def _global_reader(index: int, name: str, span: Span, defined: tuple[int, Span] | None) -> Node:
     def node(frame: Any, env: Env) -> Any:
         value = frame.globals[index]
         if value is UNSET:
-            raise codes.USED_BEFORE.at(span, name=name)
+            labels = (Label(defined[1], "defined here"),) if defined else ()
+            raise codes.USED_BEFORE.at(span, name=name, labels=labels)
         return value
 
     return node
@@ -293,7 +294,8 @@ def call_function(
         for node in body.nodes:
             value = node(frame, env)
     except SxiError as error:
-        if number:
+        # what is said of the call itself is said where it stands
+        if number and error.span is not span:
             error.chain.append((f.name, span))
         raise
     except RecursionError:

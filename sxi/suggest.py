@@ -45,16 +45,19 @@ _MOST_FILES = 10_000
 def suggest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `word` was meant to be, or None where none is near.
 
-    A candidate that another language calls so; else the one at the least edit distance, which is at
-    most a third of the word's length, and 1 for short words.  Of equals the one with the same first
-    letter is taken, then the first in alphabetical order.  A word of one letter is near to none that
-    shares no letter with it.
+    A candidate that another language calls so, or the one whose last part it is; else the one at the
+    least edit distance, which is at most a third of the word's length, and 1 for short words.  Of equals
+    the one with the same first letter is taken, then the first in alphabetical order.  A word of one
+    letter is near to none that shares no letter with it.
     """
     candidates = list(candidates)
     plain = word.rsplit(".", 1)[-1].replace("_", "-")
     for meant in (ELSEWHERE.get(word), plain, plain.lower(), ELSEWHERE.get(plain.lower())):
         if meant is not None and meant != word and meant in candidates:
             return meant
+    ends = [c for c in candidates if c.endswith(f"/{word}")]
+    if len(ends) == 1:
+        return ends[0]
     limit = max(1, len(word) // 3)
     best: tuple[int, bool, str] | None = None
     for candidate in candidates:

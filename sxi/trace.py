@@ -75,7 +75,7 @@ class Recording:
     """What the walk of a graph found besides its operations.
 
     guards, tallies:   the guard slots, and (slot, count) for each evaluation, f32[] values
-    operands:          for each evaluation what it looked at: an array, a host number or a count
+    operands, calls:   for each evaluation what it looked at, an array, a host number or a count; the calls to it
     series:            metrics, and diagnostics that run
     diagnostics:       every diagnostic that stands in the graph: (name, selected, span)
     nexts:             state name -> the values given to it
@@ -85,6 +85,7 @@ class Recording:
     guards: GuardTable = field(default_factory=GuardTable)
     tallies: list[tuple[int, Any]] = field(default_factory=list)
     operands: list[Any] = field(default_factory=list)
+    calls: list[tuple[tuple[str, Span], ...]] = field(default_factory=list)
     series: SeriesTable = field(default_factory=SeriesTable)
     diagnostics: dict[str, tuple[bool, Span]] = field(default_factory=dict)
     nexts: dict[str, list[Any]] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Trace(Frame):
         if known is None:
             if type is None:
                 names = list(self.registry.params)
-                known_names = some_of(names) if names else "none so far"
+                known_names = f"the parameters are {some_of(names)}" if names else "none is made before"
                 raise codes.UNKNOWN_PARAMETER.at(
                     site.span, name=full, known=known_names, help=did_you_mean(full, names, '"{}"')
                 )
@@ -212,7 +213,9 @@ class Trace(Frame):
         known = self.registry.states.get(full)
         if known is None:
             names = list(self.registry.states)
-            raise codes.UNKNOWN_STATE.at(span, name=full, known=some_of(names), help=did_you_mean(full, names, '"{}"'))
+            declared = f"the states are {some_of(names)}" if names else "none is declared before"
+            help = did_you_mean(full, names, '"{}"') or f'declare it before: (state "{name}" shape :init zeros-init)'
+            raise codes.UNKNOWN_STATE.at(span, name=full, known=declared, help=help)
         op = (
             self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(float(value), known.type.dtype)
         )
@@ -249,6 +252,7 @@ class Trace(Frame):
             self.recording.tallies.append((slot, as_count(self.emitter, count)))
             operand = guard.operand
             self.recording.operands.append(self.graph.adopt(operand) if isinstance(operand, Value) else operand)
+            self.recording.calls.append(made.calls)
 
     def report(self, series: Series, value: Any) -> None:
         series.graph, series.group = self.place, self.group

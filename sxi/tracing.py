@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sxi import contracts
+from sxi import codes, contracts
 from sxi.arraytype import ArrayType
 from sxi.calls import LONGEST_CALL_SHOWN
 from sxi.errors import Label
@@ -160,10 +160,10 @@ class Tracer:
         made = call_function(frame, data.function, [n], {}, data.span, "")
         last = data.function.body.last
         if not isinstance(made, dict) or not made or not all([isinstance(x, Value) for x in made.values()]):
-            given = kind_of(made) if not isinstance(made, dict) else "a record of other things than arrays"
-            contracts.leading_sizes_agree.refuse(last, name=data.name, sizes={given: None})
+            what, wanted = f"what the generator {data.name} makes", "a record of arrays, {:x …}"
+            raise codes.WRONG_KIND.at(last, what=what, given=_members(made), wanted=wanted)
         sizes = {k: (x.shape[0] if x.shape else None) for k, x in made.items()}
-        contracts.leading_sizes_agree(last, name=data.name, sizes={**sizes, "the examples asked for": n})
+        contracts.leading_sizes_agree(last, name=data.name, sizes=sizes, asked=n)
         return made
 
     # Passes
@@ -233,6 +233,14 @@ class Tracer:
         frame = self._frame(graph, recording, "initializer", f"initializer {param.name}", False)
         value = initial_value(frame, param)
         check_initial(param, value)
+
+
+def _members(made: Any) -> str:
+    """What is no record of arrays, in words: of a record its first member that is no array."""
+    if not isinstance(made, dict):
+        return kind_of(made)
+    found = next(((k, x) for k, x in made.items() if not isinstance(x, Value)), None)
+    return f"a record whose :{found[0]} is {kind_of(found[1])}" if found else "an empty record"
 
 
 def initial_value(frame: Any, param: Any) -> Any:

@@ -85,7 +85,7 @@ def test_a_message_is_one_short_line(rule: Rule) -> None:
 def test_templates_are_filled_from_the_predicates_arguments(rule: Rule) -> None:
     taken = rule.holds.__code__.co_varnames[: rule.holds.__code__.co_argcount]
     for template in (rule.code.message, rule.code.help):
-        assert {fact for _, fact, _, _ in Formatter().parse(template) if fact} <= set(taken)
+        assert {fact for _, fact, _, _ in Formatter().parse(template) if fact} <= {*taken, *rule.words}
 
 
 @EACH_RULE
@@ -311,7 +311,7 @@ MESSAGES = [
         {"form": "metric", "name": "train loss (held out)"},
         'metric cannot be named "train loss (held out)"',
         "",
-        'a name is of letters, digits and / _ - .: "train-loss-held-out"',
+        'write "train-loss-held-out": a name is of letters, digits and / _ - .',
     ),
     (
         "name_is_valid",
@@ -380,7 +380,7 @@ MESSAGES = [
     (
         "branches_are_static",
         {"form": "and", "test": t("bool[]")},
-        "the test of and is a bool, whose numbers a graph never reads",
+        "and tests an array, and a graph never reads an array's numbers",
         "bool[]",
         "combine arrays elementwise: (logical-and …)",
     ),
@@ -401,7 +401,7 @@ MESSAGES = [
     (
         "leading_sizes_agree",
         {"name": "points", "sizes": {"x": 4, "y": None}},
-        "the arrays of points have not one leading size: {:x 4 :y nil}",
+        "the arrays of points have not one leading size: :x has 4, :y has none",
         "",
         None,
     ),

@@ -22,7 +22,7 @@ MALFORMED = entry(
     "A special form has a fixed shape, which its page in the reference shows.",
     breaks="""
         (define x (let (a 1) a))
-        ;               ^ E-EVAL-002
+        ;              ^ E-EVAL-002
     """,
     fixed="""
         (define x (let ((a 1)) a))
@@ -103,6 +103,7 @@ USED_BEFORE = entry(
         (define y 2)
         (define x (+ y 1))
     """,
+    help="move the definition of {name} before this",
 )
 TOO_DEEP = entry(
     "EVAL-009",

@@ -59,10 +59,11 @@ TOP_LEVEL_ONLY = entry(
     fixed="""
         (define (f x) x)
     """,
+    help="write it at the top level of the file",
 )
 UNKNOWN_PARAMETER = entry(
     "EVAL-019",
-    "there is no parameter {name}; the parameters are {known}",
+    "there is no parameter {name}: {known}",
     "Without a shape, `param` names an existing parameter by its full name, model and scopes included.",
     breaks="""
         (generator points (n) {:x (normal [n 3])})
@@ -94,6 +95,7 @@ NO_DRAWS = entry(
     fixed="""
         (generator points (n) {:x (normal [n 3])})
     """,
+    help="draw in a generator, an initializer, prepare or the model",
 )
 ESCAPED = entry(
     "EVAL-021",
@@ -107,7 +109,7 @@ OUT_OF_MEMORY = entry(
 )
 OUT_OF_PLACE = entry(
     "EVAL-023",
-    "{form} stands in {where}, where it means nothing; it belongs to {wanted}",
+    "{form} stands {where}, where it means nothing; it belongs to {wanted}",
     "Each of these forms is about the graph it stands in: an update is an optimizer's, an output a pass's.",
     breaks="""
         (define x (step))
@@ -119,7 +121,7 @@ OUT_OF_PLACE = entry(
 )
 UNKNOWN_STATE = entry(
     "EVAL-024",
-    "there is no state {name}; the states are {known}",
+    "there is no state {name}: {known}",
     "`next` gives a value to a state that a `state` form has declared, under the same scopes. `reading` reads a "
     "state that the parameter's optimizer keeps, of the parameter's own type: (adamw :lr 1e-3 :ema 0.999) keeps `ema`.",
     breaks="""
@@ -168,6 +170,7 @@ SEVERAL_SERIES = entry(
           (stage "rest"))
         (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
     """,
+    help="name a pass with :pass, or report each under a name of its own",
 )
 STAGE_CHANGES_STATE = entry(
     "EVAL-026",
@@ -194,4 +197,5 @@ STAGE_CHANGES_STATE = entry(
           (stage "slow" :set {:rate 0.01}))
         (run r :data points :steps 9 :batch 4 :optimizer (sgd :lr rate))
     """,
+    help="set only what no shape and no name depends on",
 )

@@ -151,6 +151,7 @@ NOTHING_FOLLOWS = entry(
     fixed="""
         (print 1 'x)
     """,
+    help="write the form after it, or take {prefix} away",
 )
 NO_FORM_AT_END = entry(
     "READ-013",
@@ -164,6 +165,7 @@ NO_FORM_AT_END = entry(
         (print 1) #;(print 2)
     """,
     kind=Incomplete,
+    help="write the form after it, or take {prefix} away",
 )
 EMPTY_KEYWORD = entry(
     "READ-014",
@@ -176,6 +178,7 @@ EMPTY_KEYWORD = entry(
     fixed="""
         (sum (ones [3]) :axis 0)
     """,
+    help="write the name right after the colon",
 )
 STRAY_COMMENT_END = entry(
     "READ-015",
@@ -188,4 +191,5 @@ STRAY_COMMENT_END = entry(
     fixed="""
         (define x 1)
     """,
+    help="take |# away, or begin the comment with #|",
 )

@@ -70,11 +70,13 @@ RUN_OUT_OF_MEMORY = entry(
     "RUN-040",
     "{what} needs {bytes} bytes for {type}, and there is not that much memory",
     "The step needs more memory than the device has. Fewer examples a microbatch need less: raise :microbatches.",
+    help="raise :microbatches, or lower :batch",
 )
 INTERNAL = entry(
     "RUN-041",
     "a fault of sxi itself: {reason}",
     "This should not have happened whatever the program says; `--debug` shows where it did. Please report it.",
+    help="do it again with --debug, and report what it shows",
 )
 FOLDER_NOT_MADE = entry(
     "RUN-042",
@@ -85,6 +87,7 @@ NO_CHECKPOINT = entry(
     "RUN-043",
     "{path} holds no whole checkpoint of this run",
     "Resuming begins from the newest checkpoint that is whole and of this run. Notes say what was skipped.",
+    help="begin a new run without --resume",
 )
 NO_FAILURE = entry(
     "RUN-044",

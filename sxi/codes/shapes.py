@@ -44,7 +44,7 @@ WRONG_SIZE = entry(
 )
 WRONG_NDIM = entry(
     "SHAPE-004",
-    "expected {wanted}, not {ndim} axes",
+    "expected {wanted} axes, not {ndim}",
     "The operation is defined for arrays with that many axes.",
     breaks="""
         (define x (@ (ones [3]) 2.0))
@@ -141,6 +141,7 @@ DOES_NOT_FIT = entry(
     fixed="""
         (define x (+ (cast (arange 3) :i64) 5_000_000_000))
     """,
+    help="give the array a type that holds it, as :i64",
 )
 TYPES_DIFFER = entry(
     "DTYPE-006",

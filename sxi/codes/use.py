@@ -31,17 +31,25 @@ NOT_A_RUN = entry(
     "USE-005",
     "{path} is not the folder of a run",
     "The folder of a run has a status.json and the program it ran, as `sxi run --out` made them.",
+    help="name the folder that sxi run wrote into",
 )
 RESUME_DIFFERS = entry(
     "USE-006",
     "the run cannot go on: {what}",
     "A run goes on with the parameters, states and options it was saved with; what may change is what is reported and "
     "guarded.",
+    help="undo that change, or begin a new run without --resume",
 )
 NO_SUCH_PASS = entry(
     "USE-007",
     "the run has no pass {name}; its passes are {known}",
     "A pass is an evaluation that the run's `:evaluate` names.",
+)
+NO_PASSES = entry(
+    "USE-011",
+    "the run in {path} has no passes",
+    "What `sxi evaluate` takes are the passes that the run's `:evaluate` names, and it names none.",
+    help="add :evaluate [(NAME :data D)] to the run, then run it again, or give --resume the file",
 )
 NO_SUCH_GRAPH = entry(
     "USE-008",

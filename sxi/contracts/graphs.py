@@ -46,7 +46,7 @@ def _repair_of_branch(form: str, test: object) -> str:
 
 @rule(
     9,
-    "the test of {form} is {test}, whose numbers a graph never reads",
+    "{form} tests an array, and a graph never reads an array's numbers",
     help=_repair_of_branch,
     breaks="""
         (generator points (n) {:x (normal [n 3])})
@@ -206,9 +206,15 @@ def an_optimizer_ends_in_update(name: str, what: str) -> bool:
     return not what
 
 
+def _sizes_in_words(name: str, sizes: Mapping[str, int | None], asked: int | None) -> str:
+    rows = [f":{key} has {'none' if size is None else size}" for key, size in sizes.items()]
+    return ", ".join(rows) + (f", and {asked} examples were asked for" if asked is not None else "")
+
+
 @rule(
     14,
-    "the arrays of {name} have not one leading size: {sizes!r}",
+    "the arrays of {name} have not one leading size: {listed}",
+    listed=_sizes_in_words,
     help="give every array one row for each example",
     breaks="""
         (generator points (n)
@@ -226,14 +232,15 @@ def an_optimizer_ends_in_update(name: str, what: str) -> bool:
         (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
     """,
 )
-def leading_sizes_agree(name: str, sizes: Mapping[str, int | None]) -> bool:
+def leading_sizes_agree(name: str, sizes: Mapping[str, int | None], asked: int | None = None) -> bool:
     """A run takes examples by their number: the same rows of every array go into one microbatch. So all the
     arrays that it iterates over have as many rows as there are examples, along their first axis.
 
     What is not one for each example, as a table that all examples share, belongs into a `define` or a data
     source of its own, which is read by its name.
     """
-    return len(set(sizes.values())) == 1 and None not in sizes.values()
+    found = {*sizes.values(), *([] if asked is None else [asked])}
+    return len(found) == 1 and None not in found
 
 
 @rule(

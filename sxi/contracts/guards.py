@@ -200,6 +200,10 @@ def count_is_a_number(name: str, count: object, text: str = "") -> bool:
     return is_numeric_scalar(count)
 
 
+def _wanted_operand(form: str, operand: object) -> str:
+    return "a bool array, whose true elements it counts" if form == "count-where" else "numbers"
+
+
 def _repair_of_operand(form: str, operand: object) -> str:
     if form == "count-where":
         return "make a mask of it by a comparison: (count-where (> … 0.0))"
@@ -208,7 +212,8 @@ def _repair_of_operand(form: str, operand: object) -> str:
 
 @rule(
     21,
-    "the operand of {form} is {operand!r}, and it takes a bool array to count, numbers to test",
+    "the operand of {form} is {operand!r}, and it takes {wanted}",
+    wanted=_wanted_operand,
     help=_repair_of_operand,
     breaks="""
         (generator points (n) {:x (normal [n 3])})

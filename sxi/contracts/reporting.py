@@ -20,7 +20,7 @@ def _repair_of_name(form: str, name: object) -> str:
     if name.startswith("guard/"):
         return "guard/ begins the series of guards: choose another beginning"
     repaired = re.sub(r"[^A-Za-z0-9/_.-]+", "-", name).strip("-")
-    return "a name is of letters, digits and / _ - ." + (f': "{repaired}"' if repaired else "")
+    return (f'write "{repaired}": ' if repaired else "") + "a name is of letters, digits and / _ - ."
 
 
 @rule(

@@ -8,8 +8,8 @@ from.  A template shows a fact as it is with `{fact}`, and as one writes it in t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from sxi.arraytype import ArrayType
@@ -29,12 +29,14 @@ class Rule:
     code:    the entry in the table of all codes: message, why, programs
     holds:   whether the contract holds for some facts
     repair:  the repair as a function of the facts, where one template does not fit all of them
+    words:   what else the message names, each a function of the facts
     """
 
     number: int
     code: Code
     holds: Callable[..., bool]
     repair: Callable[..., str] | None = None
+    words: Mapping[str, Callable[..., str]] = field(default_factory=dict)
 
     def __call__(
         self,
@@ -80,6 +82,9 @@ class Rule:
         if help is None and self.repair is not None:
             help = self.repair(**facts)
         said: dict[str, Any] = {name: _Said(fact) for name, fact in facts.items()}
+        said |= {name: words(**facts) for name, words in self.words.items()}
+        if facts.get("context") == "evaluate":
+            said["context"] = "evaluation"
         return self.code.at(span, label=label, help=help, **shown, **said)
 
 
@@ -87,11 +92,18 @@ RULES: dict[int, Rule] = {}
 
 
 def rule(
-    number: int, message: str, *, breaks: str, fixed: str, help: str | Callable[..., str] = ""
+    number: int,
+    message: str,
+    *,
+    breaks: str,
+    fixed: str,
+    help: str | Callable[..., str] = "",
+    **words: Callable[..., str],
 ) -> Callable[[Callable[..., bool]], Rule]:
     """Enter the decorated predicate into the table of rules; its docstring says why the rule exists.
 
     message, help:  templates filled from the predicate's arguments; `help` may be a function of them
+    words:          what else `message` names: functions of the predicate's arguments
     breaks, fixed:  whole programs: one that gives exactly this error, a caret under the place, and
                     the same one repaired
     """
@@ -109,7 +121,7 @@ def rule(
                 template,
             )
         )
-        RULES[number] = Rule(number, code, holds, repair)
+        RULES[number] = Rule(number, code, holds, repair, words)
         return RULES[number]
 
     return enter
@@ -163,7 +175,21 @@ def written(value: object) -> str:
         return f"an integer of {value.bit_length()} bits"
     if is_number(value) or keyword_name(value) is not None:
         return str(value)
-    return "a function" if callable(value) else str(value)
+    if isinstance(value, ArrayType):
+        return str(value)
+    # a value of a kind that stands above this module, none of which is more than named
+    return "a function" if callable(value) else _KINDS.get(type(value).__name__, "a value of another kind")
+
+
+_KINDS = {
+    "Function": "a function",
+    "Builtin": "a function",
+    "Gradient": "a gradient function",
+    "FormValue": "a quoted form",
+    "Definition": "a definition",
+    "Instance": "a definition",
+    "Generator": "a generator",
+}
 
 
 def _is_plain(item: object) -> bool:

@@ -26,6 +26,9 @@ from sxi.reader import Form, Group, Keyword, Symbol, Text
 from sxi.source import Span
 from sxi.values import Cell, Key, Node, kind_of
 
+# A longer form is left out of a repair, which is one line.
+LONGEST_REPAIR = 60
+
 
 def operands(form: Group, least: int, most: int | None = None) -> list[Form]:
     """The forms behind the head, when there are as many as the form takes."""
@@ -99,6 +102,9 @@ def begin(form: Group, scope: Scope) -> Node:
 @special_form("let", "(let ((a e) (b e)) body …)")
 def let(form: Group, scope: Scope) -> Node:
     bindings, *body = operands(form, 2)
+    if isinstance(bindings, Group) and len(bindings.items) == 2 and isinstance(bindings.items[0], Symbol):
+        shown = f"(let ({' '.join(bindings.span.text.split())}) …)"
+        malformed(bindings, "let", "the bindings are a list of (name e)", help=shown)
     if not isinstance(bindings, Group) or bindings.bracket != "(":
         malformed(bindings, "let", "the bindings are a list of (name e)")
     steps: list[Node] = []
@@ -186,13 +192,13 @@ def _field(slot: int, name: str) -> Node:
 # Tests: host values only, in a graph and at the prompt alike.
 
 
-def _static_test(test: Node, form: Form, name: str) -> Node:
+def _static_test(test: Node, form: Form, name: str, repair: str | None = None) -> Node:
     span = form.span
 
     def node(frame: Any, env: list[Any]) -> Any:
         value = test(frame, env)
         if isinstance(value, Value):
-            contracts.branches_are_static(span, form=name, test=value.type, label=str(value.type))
+            contracts.branches_are_static(span, form=name, test=value.type, label=str(value.type), help=repair)
         return value
 
     return node
@@ -206,7 +212,9 @@ def holds(value: Any) -> bool:
 @special_form("if", "(if test a b)")
 def if_(form: Group, scope: Scope) -> Node:
     test_form, then_form, else_form = operands(form, 3, 3)
-    test = _static_test(resolve(test_form, scope), test_form, "if")
+    chosen = f"(where {' '.join([' '.join(f.span.text.split()) for f in form.items[1:]])})"
+    repair = f"choose by an array: {chosen}" if len(chosen) <= LONGEST_REPAIR else None
+    test = _static_test(resolve(test_form, scope), test_form, "if", repair)
     then, other = resolve(then_form, scope), resolve(else_form, scope)
 
     def node(frame: Any, env: list[Any]) -> Any:

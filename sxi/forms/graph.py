@@ -22,10 +22,16 @@ from sxi.trace import Tap
 from sxi.values import Definition, Function, Instance, Key, Node, Update, kind_of
 
 
+def place_in_words(context: str | None) -> str:
+    """Where a form stands that a walk of `context` comes upon."""
+    words = {None: "at the top level of a file", "prompt": "at the prompt", "evaluate": "in an evaluation"}
+    return words.get(context, f"in the {context}")
+
+
 def _in_graph(frame: Any, form: str, span: Span, contexts: tuple[str, ...] | None = None) -> None:
     """Refuse a form that has no meaning where it is walked."""
     if frame.context in (None, "prompt") or (contexts and frame.context not in contexts):
-        where = {None: "the top level of a file", "prompt": "the prompt"}.get(frame.context, f"the {frame.context}")
+        where = place_in_words(frame.context)
         wanted = " or ".join(contexts) if contexts else "a graph"
         raise codes.OUT_OF_PLACE.at(span, form=form, where=where, wanted=wanted)
 

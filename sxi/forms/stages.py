@@ -10,6 +10,7 @@ from sxi.builtins import builtin
 from sxi.calls import unknown_keyword
 from sxi.eval import USAGE, resolve, special_form
 from sxi.forms.core import keyword_pairs, operands
+from sxi.forms.graph import place_in_words
 from sxi.names import Reading, Scope
 from sxi.reader import Group, Text
 from sxi.source import Span
@@ -58,8 +59,7 @@ class History:
 
 def _in_curriculum(frame: Any, form: str, span: Span) -> None:
     if frame.context != "curriculum":
-        where = {None: "the top level of a file", "prompt": "the prompt"}.get(frame.context, f"the {frame.context}")
-        raise codes.OUT_OF_PLACE.at(span, form=form, where=where, wanted="the curriculum")
+        raise codes.OUT_OF_PLACE.at(span, form=form, where=place_in_words(frame.context), wanted="the curriculum")
 
 
 @special_form("reported", '(reported "metric" :pass "held" :all false)')

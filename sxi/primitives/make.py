@@ -58,7 +58,7 @@ def ones(xp: Any, *, shape: Sequence[int], dtype: str) -> Array:
 
 def _full_type(value: ArrayType, *, shape: Sequence[int], dtype: str | None) -> ArrayType:
     if value.ndim:
-        raise Refusal(codes.WRONG_NDIM, 0, wanted="none", ndim=value.ndim)
+        raise Refusal(codes.WRONG_NDIM, 0, wanted="no", ndim=value.ndim)
     return ArrayType(dtype or value.dtype, sized(shape))
 
 
@@ -109,22 +109,22 @@ def eye(xp: Any, *, n: int, dtype: str) -> Array:
 # bits on every array module.
 
 
-def _finite(what: str, value: Number) -> float:
-    """`value` in f64.  Refused where it is not finite."""
+def _finite(what: str, name: str, value: Number) -> float:
+    """`value` of the operand `name` in f64.  Refused where it is not finite."""
     if not isfinite(real(value)):
-        raise Refusal(codes.WRONG_KIND, what=what, given=value, wanted="a finite number")
+        raise Refusal(codes.WRONG_KIND, name, what=what, given=value, wanted="a finite number")
     return real(value)
 
 
 def _progression(a: Number, b: Number | None, step: Number) -> tuple[Number, int, bool]:
     """The first number of an `arange`, how many there are, and whether they are integers."""
-    first, end = (0, a) if b is None else (a, b)
-    for what, value in (("the first number", first), ("the end", end), ("the step", step)):
-        _finite(what, value)
+    first, end, ends = (0, a, "a") if b is None else (a, b, "b")
+    for what, name, value in (("the first number", "a", first), ("the end", ends, end), ("the step", "step", step)):
+        _finite(what, name, value)
     if step == 0:
-        raise Refusal(codes.WRONG_KIND, what="the step", given=step, wanted="a number other than 0")
+        raise Refusal(codes.WRONG_KIND, "step", what="the step", given=step, wanted="a number other than 0")
     if b is None and a < 0:
-        raise Refusal(codes.OUT_OF_BOUNDS, what="the length", given=a, low=0, high=2**31)
+        raise Refusal(codes.OUT_OF_BOUNDS, "a", what="the length", given=a, low=0, high=2**31)
     whole = not any(isinstance(x, float) for x in (first, end, step))
     # exact in integers, where a quotient in f64 could be one off
     count = -((first - end) // step) if whole else ceil(max(min(real(end - first) / real(step), 2.0**62), -1.0))
@@ -169,8 +169,8 @@ def arange(xp: Any, *, a: Number, b: Number | None, step: Number) -> Array:
 
 
 def _linspace_type(*, a: Number, b: Number, n: int) -> ArrayType:
-    _finite("the first number", a)
-    _finite("the last number", b)
+    _finite("the first number", "a", a)
+    _finite("the last number", "b", b)
     return ArrayType("f32", sized((n,)))
 
 
@@ -206,16 +206,16 @@ def _layout(numbers: Any) -> tuple[tuple[int, ...], list[Number]]:
     while any(isinstance(x, (list, tuple)) for x in level):
         for x in level:
             if not isinstance(x, (list, tuple)):
-                raise Refusal(codes.WRONG_KIND, what="an element beside a list", given=x, wanted="a list")
+                raise Refusal(
+                    codes.WRONG_KIND, "numbers", what="an element beside a list", given=x, wanted="a list"
+                )
             if len(x) != len(level[0]):
-                raise Refusal(codes.SHAPES_DIFFER, left=len(level[0]), right=len(x))
+                left, right = f"the list of {len(level[0])}", f"that of {len(x)} beside it"
+                raise Refusal(codes.SHAPES_DIFFER, "numbers", left=left, right=right)
         shape.append(len(level[0]))
         if len(shape) > MOST_AXES:
-            raise Refusal(codes.WRONG_NDIM, wanted=f"{MOST_AXES} or fewer", ndim=f"{len(shape)} or more")
+            raise Refusal(codes.WRONG_NDIM, "numbers", wanted=f"{MOST_AXES} or fewer", ndim=f"{len(shape)} or more")
         level = [x for inner in level for x in inner]
-    for x in level:
-        if not isinstance(x, (bool, int, float)):
-            raise Refusal(codes.WRONG_KIND, what="an element", given=f"`{x}`", wanted="a number")
     return tuple(shape), level
 
 
@@ -230,12 +230,12 @@ def _array_type(*, numbers: Any, dtype: str | None) -> ArrayType:
     made = dtype or _dtype_of(flat)
     for x in flat:
         if not can_hold(made, x):
-            raise Refusal(codes.DOES_NOT_FIT, value=x, dtype=made)
+            raise Refusal(codes.DOES_NOT_FIT, "numbers", value=x, dtype=made)
     return ArrayType(made, shape)
 
 
 @primitive(
-    "array", "numbers:any :dtype dtype=nil", type=_array_type, promote="", vjp=None, sample=(),
+    "array", "numbers:numbers :dtype dtype=nil", type=_array_type, promote="", vjp=None, sample=(),
     cases=(
         case(numbers=((1, 2), (3, 4)), dtype=None),
         case(numbers=(1.5, 2), dtype=None),
@@ -307,6 +307,11 @@ def _matrix_type(x: ArrayType, *, offset: int) -> ArrayType:
     return x
 
 
+def _within(offset: int, shape: Sequence[int]) -> int:
+    """`offset`, or the nearest that leaves the same triangle: it may be larger than any that NumPy takes."""
+    return max(-shape[-2] - 1, min(offset, shape[-1] + 1))
+
+
 def _tril_back(g: Any, out: Any, x: Any, *, offset: int) -> Any:
     return tril(g, offset=offset)
 
@@ -325,7 +330,7 @@ def tril(xp: Any, x: Array, *, offset: int) -> Array:
 
     (tril (ones [2 2])) ; => f32[2 2] [[1.0 0.0] [1.0 1.0]]
     """
-    return xp.tril(x, offset)
+    return xp.tril(x, _within(offset, x.shape))
 
 
 def _triu_back(g: Any, out: Any, x: Any, *, offset: int) -> Any:
@@ -346,4 +351,4 @@ def triu(xp: Any, x: Array, *, offset: int) -> Array:
 
     (triu (ones [2 2])) ; => f32[2 2] [[1.0 1.0] [0.0 1.0]]
     """
-    return xp.triu(x, offset)
+    return xp.triu(x, _within(offset, x.shape))

@@ -99,7 +99,7 @@ def test_reading_names_a_state_of_the_parameters_type(name: str, known: str | No
     if known is None:
         assert checked(text)[0].checked.passes[0].graphs[False][0].graph.sources["optimizer", "m/l/w"].shape == (2, 3)
         return
-    with pytest.raises(SxiError, match=f"there is no state {name} f32.* of l/w; the states are {known}") as caught:
+    with pytest.raises(SxiError, match=f"there is no state {name} f32.* of l/w: the states are {known}") as caught:
         checked(text)
     assert caught.value.code == "E-EVAL-024"
     assert [called for called, _ in caught.value.chain] == ["linear", "predicted"]
