@@ -20,12 +20,13 @@ EACH_CODE = pytest.mark.parametrize("code", CODES.values(), ids=lambda code: cod
 WIDTHS = (80, 40)
 # What fills the messages that no program alone gives; test_codes.py says why.
 FACTS = {
-    "byte": 0xE9, "bytes": "34,359,738,368", "count": 12, "dtype": "float32", "fraction": "0.01", "fractions": "0.8 0.1",
-    "given": "f32[64 10]", "guard": "geometry/off-manifold layer=3", "held": "text", "kind": "npz", "known": "held, test",
-    "limit": 1000, "line": 41, "name": "net/head/w", "names": "net/head/bias, net/body/0/w", "out": "runs/a",
-    "path": "runs/a", "reason": "No space left on device", "repair": "name one of them", "resume": "runs/b", "rows": 20,
-    "source": "runs/lorentz.sx:41:5", "step": 4107, "text": "rate", "type": "f32[65536 131072]", "value": "nan",
-    "wanted": "f32[128 10]", "what": "gradient of net/head/w", "where": "at step 4107",
+    "byte": 0xE9, "bytes": "34,359,738,368", "count": 12, "dtype": "float32", "fraction": "0.01",
+    "fractions": "0.8 0.1", "given": "f32[64 10]", "guard": "geometry/off-manifold layer=3", "held": "text",
+    "kind": "npz", "known": "held, test", "limit": 1000, "line": 41, "name": "net/head/w",
+    "names": "net/head/bias, net/body/0/w", "out": "runs/a", "path": "runs/a", "reason": "No space left on device",
+    "repair": "name one of them", "resume": "runs/b", "rows": 20, "source": "runs/lorentz.sx:41:5", "step": 4107,
+    "text": "rate", "type": "f32[65536 131072]", "value": "nan", "wanted": "f32[128 10]",
+    "what": "gradient of net/head/w", "where": "at step 4107",
 }  # fmt: skip
 # The same of one code, or of a family's codes that begin alike.
 OWN = {
