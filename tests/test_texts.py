@@ -56,7 +56,7 @@ def test_the_texts_were_found():
 
 
 def test_the_program_of_the_readme_is_the_one_that_ships():
-    (program,) = re.findall(r"^```sx\n(.*?)^```", text("README.md"), re.MULTILINE | re.DOTALL)
+    program, _session = re.findall(r"^```sx\n(.*?)^```", text("README.md"), re.MULTILINE | re.DOTALL)
     assert program == text("tutorials/runs/silent.sx")
 
 
