@@ -267,6 +267,11 @@ def is_empty(folder: Path) -> bool:
     return not _numbered(folder)
 
 
+def names(folder: Path) -> list[str]:
+    """The names of the checkpoints in `folder`, those of steps in rising order, `best` last."""
+    return [path.name for _, path in _numbered(folder)] + ([BEST] if (folder / BEST).is_dir() else [])
+
+
 def newest(folder: Path, run_id: str | None = None) -> tuple[Path | None, list[str]]:
     """The whole checkpoint of the most steps in `folder`, and why each of more steps is none, a line each.
 

@@ -199,7 +199,7 @@ def replay(folder: str, device: str) -> int:
     """Show what the guard looked at that stopped the run in DIR."""
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
-    return _perform(lambda: (commands.replay(Path(folder), device, sys.stdout), None), "sxi replay: ")
+    return _perform(lambda: (commands.replay(Path(folder), device, sys.stdout, sys.stderr), None), "sxi replay: ")
 
 
 @sxi.command()

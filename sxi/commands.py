@@ -252,9 +252,9 @@ def status(path: Path, form: str, out: TextIO) -> int:
     return 0
 
 
-def replay(path: Path, device: str, out: TextIO) -> int:
+def replay(path: Path, device: str, out: TextIO, err: TextIO) -> int:
     """Perform `sxi replay`."""
-    out.write("\n".join(show_failure(path, device)) + "\n")
+    out.write("\n".join(show_failure(path, device, lambda line: print(line, file=err))) + "\n")
     return 0
 
 
@@ -266,9 +266,11 @@ def evaluate(
     if target is not None and os.path.lexists(target):
         raise codes.OUT_EXISTS.at(None, path=target)
     settings = settings_of(sets)
-    points, written, error = evaluate_saved(path, name, which, settings, device, Path(target) if target else None)
-    for line in summary_lines([(p.label, p.value) for p in points]):
+    done = evaluate_saved(path, name, which, settings, device, Path(target) if target else None)
+    for line in summary_lines([(p.label, p.value) for p in done.points]):
         out.write(line + "\n")
-    if written is not None:
-        err.write(f"outputs are in {written}\n")
-    return (0 if error is None else error.exit_status), error
+    if done.outputs is not None:
+        err.write(f"outputs are in {done.outputs}\n")
+    if done.failure is not None:
+        err.write(f"what the guard looked at: sxi replay {done.failure}\n")
+    return (0 if done.error is None else done.error.exit_status), done.error

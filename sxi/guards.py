@@ -157,13 +157,16 @@ def optimizer_failures(guards: Sequence[Guard], counts: Sequence[float]) -> list
     """
     order: dict[str | None, int] = {}
     first: dict[Any, Guard] = {}
+    source: dict[Any, Guard] = {}  # of two bounds the one that counted
     sums: dict[Any, float] = {}
     for guard, count in zip(guards, counts, strict=True):
         key = guard.param, guard.span, guard.series
         order.setdefault(guard.param, len(order))
         first.setdefault(key, guard)
+        if count != 0:
+            source.setdefault(key, guard)
         sums[key] = sums.get(key, 0.0) + float(count)
-    failing = [Total(first[key], total, first[key]) for key, total in sums.items() if total != 0]
+    failing = [Total(first[key], total, source[key]) for key, total in sums.items() if total != 0]
     return sorted(failing, key=lambda t: order[t.guard.param])  # `total` walks for every parameter at once
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from sxi import checkpoint, codes, replay
+from sxi import checkpoint, codes, evidence, replay
 from sxi.arraytype import OF_CARRIER
 from sxi.errors import SxiError
 from sxi.folder import Folder
@@ -297,8 +297,8 @@ class Job:
     def _look(self, report: Report, failure: Failure) -> None:
         """Keep what the guard looked at; where that cannot be kept, the guard's failure is what counts."""
         try:
-            evidence = replay.examine(self.runner, report)
-            replay.keep(self.folder.failure, failure.error.data, failure.error.chain, evidence)
+            found = replay.examine(self.runner, report)
+            evidence.keep(self.folder.failure, failure.error.data, failure.error.chain, found)
         except SxiError as error:
             self.unkept = error
         except Exception as error:  # a fault of ours in looking hides no verdict
@@ -397,8 +397,11 @@ def resumed(runner: Runner, folder: Folder, run_id: str) -> tuple[dict[str, Any]
     return load_state(runner, found), found, skipped
 
 
-def load_state(runner: Runner, path: Path) -> dict[str, Any]:
-    """Make a checkpoint the state of a runner, which need not have begun; what else the checkpoint kept."""
+def load_state(runner: Runner, path: Path, *, goes_on: bool = True) -> dict[str, Any]:
+    """Make a checkpoint the state of a runner, which need not have begun; what else the checkpoint kept.
+
+    goes_on:  whether steps are to follow, so that the options that fix their order must be the same
+    """
     arrays, rest = checkpoint.load(path)
     number = rest["stage"]
     names = [stage.name for stage in runner.stages]
@@ -407,7 +410,7 @@ def load_state(runner: Runner, path: Path) -> dict[str, Any]:
         raise codes.RESUME_DIFFERS.at(None, what=f"stage {number + 1} was {before} and is {now or 'none'}")
     if number != runner.stage:
         runner.enter(number)
-    differences = list(_differences(runner, arrays, rest["fixed"]))
+    differences = list(_differences(runner, arrays, rest["fixed"] if goes_on else {}))
     if differences:
         raise codes.RESUME_DIFFERS.at(None, what=differences[0], notes=tuple(differences[1:]))
     runner.state.load(arrays, runner.backend)

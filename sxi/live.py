@@ -14,6 +14,7 @@ from typing import Any
 from sxi import codes, replay
 from sxi.arraytype import ArrayType
 from sxi.errors import SxiError
+from sxi.evidence import Evidence
 from sxi.guards import Guard
 from sxi.history import SeriesLog
 from sxi.run import Failure, Report, Runner
@@ -38,7 +39,7 @@ class Live:
         self.notices: deque[tuple[int, SxiError]] = deque()
         self.error: SxiError | None = None
         self.guard: Guard | None = None
-        self.evidence: replay.Evidence | None = None
+        self.evidence: Evidence | None = None
         self.speed = 0.0
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -145,7 +146,10 @@ class Live:
     def _failed(self, report: Report, failure: Failure) -> None:
         self.guard = failure.guard
         # before the error is shown: who reads it may ask for the value at once
-        self.evidence = replay.examine(self.runner, report)
+        try:
+            self.evidence = replay.examine(self.runner, report)
+        except Exception:  # a fault in looking hides no verdict
+            self.evidence = None
         self._fail(report.step, failure.error)
         for p in report.points:
             if p.label.kind == "guard" and p.value != 0:

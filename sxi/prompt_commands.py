@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sxi import codes, replay
+from sxi import codes, evidence
 from sxi.commands import constant
 from sxi.contracts import RULES
 from sxi.contracts.page import in_words
@@ -27,7 +27,6 @@ from sxi.options import OPTIONS
 from sxi.panel import fitted, glyphs, plot_lines, spark_cells, sparkline, value_text
 from sxi.reader import Form, read
 from sxi.render import cells, wrapped
-from sxi.replay import Evidence
 from sxi.series import matches_glob
 from sxi.source import Source
 from sxi.suggest import did_you_mean
@@ -364,12 +363,12 @@ def value(session: Session, argument: str) -> None:
     error = _error(session, "value")
     live = session.live
     if live is not None and error is live.error and live.evidence is not None:
-        session.say(*replay.shown(error.data, error.chain, live.evidence))
+        session.say(*evidence.shown(error.data, error.chain, live.evidence))
         return
     arrays = session.operands() if session.failing is not None else {}
     if not arrays:
         raise misused("value", "nothing is kept of the last error", help="it is for a guard that counted")
-    session.say(*replay.shown(error.data, error.chain, Evidence("", arrays, {})))
+    session.say(*evidence.shown(error.data, error.chain, evidence.Evidence("", arrays)))
 
 
 @command("fix")

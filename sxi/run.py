@@ -291,14 +291,20 @@ class Runner:
         """What a plan of the step's graph is given for microbatch `m`."""
         run = self.run
         inputs = {**given}
-        if self.order is not None and isinstance(run.data, DataRecord):
-            at = self.taken + (step - self.step - 1) * run.batch
-            rows = data.chunk(self.order.rows(at, run.batch), run.microbatches, m)
+        rows = self.rows(step, m)
+        if rows is not None and isinstance(run.data, DataRecord):
             for name in graph.batch:
                 if ("batch", name) in plan.inputs:
                     inputs["batch", name] = self.backend.asarray(run.data.columns[name].rows(rows))
         self._give_step(inputs, plan, step)
         return inputs
+
+    def rows(self, step: int, m: int) -> data.HostArray | None:
+        """Which rows of the data are microbatch `m` of a step, i64[n]; None where a generator makes it."""
+        if self.order is None:
+            return None
+        at = self.taken + (step - self.step - 1) * self.run.batch
+        return data.chunk(self.order.rows(at, self.run.batch), self.run.microbatches, m)
 
     def _give_step(self, inputs: dict[tuple[str, str], Array], plan: Plan, step: int) -> None:
         if ("step", "step") in plan.inputs:

@@ -17,6 +17,7 @@ from sxi import codes, guards, render
 from sxi.backends import Backend, open_backend
 from sxi.checking import deep_calls
 from sxi.errors import SxiError
+from sxi.evidence import Seen
 from sxi.guards import Guard
 from sxi.history import SeriesLog, Track
 from sxi.lexemes import inputs, is_command
@@ -305,8 +306,8 @@ class Session:
         self.take_file(attempt)
         return self.workspace
 
-    def operands(self) -> dict[str, Any]:
-        """What the guard of the prompt that failed last looked at, as host arrays by their part."""
+    def operands(self) -> dict[str, Seen]:
+        """What the guard of the prompt that failed last looked at, by its part, in the host's memory."""
         if self.failing is None or self._failed_at is None:
             return {}
         workspace, forms, number = self._failed_at

@@ -17,6 +17,7 @@ from sxi.backends import Backend
 from sxi.eager import Eager, EagerArray, EagerEmitter, Reported
 from sxi.errors import SxiError
 from sxi.eval import UNSET
+from sxi.evidence import Seen, parts_of, seen
 from sxi.forms.declare import DECLARATIONS, NAMELESS, Declared, Step, World, defined_name
 from sxi.graph import Graph, Op
 from sxi.guards import Guard
@@ -24,7 +25,6 @@ from sxi.names import Module
 from sxi.program import Failure, Loaded, Loader, Program
 from sxi.random import Draws
 from sxi.reader import Form, Group, read, read_all
-from sxi.replay import looked_at
 from sxi.source import Source
 from sxi.trace import Recording, Registry, Trace
 
@@ -233,8 +233,8 @@ class Workspace:
         (_, step) = loader.steps[0]
         return step(World(frame, Declared(), {}, self.loaded.files)), frame
 
-    def operands_of(self, form: Form, place: int, number: int, guard: Guard) -> dict[str, Any]:
-        """What a guard of an input looked at, by its part, as host arrays: the input is computed again.
+    def operands_of(self, form: Form, place: int, number: int, guard: Guard) -> dict[str, Seen]:
+        """What a guard of an input looked at, by its part, in the host's memory: the input is computed again.
 
         form, place, number:  the form that holds or calls the guard, its place in the input and the input's number
         """
@@ -244,16 +244,16 @@ class Workspace:
         frame = Eager(EagerEmitter(self.host, draws), self.program.globals, "prompt", f"prompt {place}")
         steps = {op.index: frame.emitter.constant(number, "i32") for op in looking.graph.sources.values()}
         table = looking.recording.guards.guards
-        for slot, count in looking.recording.tallies:
+        for (slot, count), operand in zip(looking.recording.tallies, looking.recording.operands, strict=True):
             made = table[slot]
             if (made.span, made.form, made.metadata) != (guard.span, guard.form, guard.metadata):
                 continue
-            wanted = looked_at(made.operand)
-            ops = [x for x in [count, *wanted.values()] if isinstance(x, Op)]
-            done = frame.computed(looking.graph, ops, steps)
-            found = [self._host_array(done[x.index] if isinstance(x, Op) else x) for x in [count, *wanted.values()]]
-            if found[0] != 0:
-                return dict(zip(wanted, found[1:], strict=True))
+            parts = parts_of(made, operand)
+            wanted = [count, *[part.value for part in parts]]
+            done = frame.computed(looking.graph, [x for x in wanted if isinstance(x, Op)], steps)
+            total, *arrays = [self._host_array(done[x.index] if isinstance(x, Op) else x) for x in wanted]
+            if total != 0:
+                return seen(parts, arrays)
         return {}
 
     def _host_array(self, x: Any) -> Any:

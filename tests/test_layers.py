@@ -30,7 +30,7 @@ LAYERS = [
     "graph names",
     "grad plan calls",
     # the walk
-    "eval frames",
+    "eval frames evidence",
     "builtins trace",
     "eager layout",
     "forms",
@@ -55,7 +55,7 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 # What is not sxi's, and who may import it.
 ALLOWED = {
-    "numpy": {"backends", "checkpoint", "data", "primitives", "random", "replay", "run", "stream"},
+    "numpy": {"backends", "checkpoint", "data", "evidence", "primitives", "random", "run", "stream"},
     "cupy": {"backends"},
     "mpi4py": {"ranks"},
     "safetensors": {"checkpoint", "data"},
