@@ -100,7 +100,7 @@ def same_rows(torch: Any, program: Program) -> Callable[[int], Any]:
     """Which rows the run takes, as the peer takes them."""
     order, batch = programs.begun(program).order, run_of(program).batch
     assert order is not None
-    return lambda step: torch.as_tensor(order.rows(step, batch))
+    return lambda step: torch.as_tensor(order.rows((step - 1) * batch, batch))
 
 
 def rows_of(torch: Any, program: Program) -> peers.Rows:
