@@ -61,6 +61,14 @@ def check_text(text: str, path: str = "example.sx") -> list[SxiError]:
     return _check(Source(path, text), None)
 
 
+def check_loaded(loaded: Loaded, settings: dict[str, Any] | None = None) -> list[SxiError]:
+    """The errors of a program that was read already, at most 20."""
+    with deep_calls():
+        findings = _Findings()
+        _check_loaded(loaded, settings, findings)
+        return findings.in_order(loaded)
+
+
 def _check(source: Source, settings: dict[str, Any] | None) -> list[SxiError]:
     with deep_calls():
         findings = _Findings()

@@ -149,7 +149,8 @@ def _perform(command: Callable[[], tuple[int, SxiError | None]], prefix: str) ->
     if error is not None and error.family == "GUARD":
         click.echo(f"{prefix}{error}", err=True)
     elif error is not None:
-        show(error, prefix if error.family in ("RUN", "USE") else "")
+        for one in (error, *error.others):
+            show(one, prefix if one.family in ("RUN", "USE") else "")
     return status
 
 

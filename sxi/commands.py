@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from sxi import codes, folder
 from sxi.backends import open_backend
-from sxi.errors import SxiError
+from sxi.errors import EXIT_STATUS, SxiError
 from sxi.eval import CONSTANTS
 from sxi.job import Job, summary_lines
 from sxi.program import Loaded, load_source
@@ -39,6 +39,9 @@ class Request:
     quiet: bool
     plain: bool
 
+
+# The exit status of a program that is refused.
+REFUSED = EXIT_STATUS["CONTRACT"]
 
 # Settings given on the command line
 
@@ -92,7 +95,7 @@ def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | Non
     elif request.out is not None and os.path.lexists(request.out):
         raise codes.OUT_EXISTS.at(None, path=request.out)
     with ExitStack() as stack:
-        job = _resumed_job(request, err, stack) if request.resume is not None else _new_job(request, err, stack)
+        job = _resumed_job(request, err, stack) if request.resume is not None else _new_job(request, out, err, stack)
         status, error = job.perform()
     if job.unkept is not None:
         err.write(f"what the guard looked at is not kept: {job.unkept}\n")
@@ -116,11 +119,13 @@ def _screen(request: Request, err: TextIO) -> TextIO | None:
     return None if request.quiet else err
 
 
-def _new_job(request: Request, err: TextIO, stack: ExitStack) -> Job:
+def _new_job(request: Request, out: TextIO, err: TextIO, stack: ExitStack) -> Job:
     assert request.file is not None
     settings = settings_of(request.sets)
     loaded = load_source(load(request.file))
     stages = checked_stages(loaded, settings, request.options)
+    for line in stages[0].checked.program.declared.printed:
+        out.write(line + "\n")
     runner = Runner(stages, open_backend(request.device), open_backend("cpu"), plain=request.plain)
     runner.begin()
     path = Path(request.out) if request.out else folder.default_path(runner.run.name)
@@ -140,10 +145,22 @@ def job_of(
 
 
 def checked_stages(loaded: Loaded, settings: dict[str, Any], options: dict[str, int]) -> list[CheckedStage]:
-    """The checked stages of a file's run, its options overridden.  Raises the first error."""
-    if loaded.errors:
-        raise loaded.errors[0]
-    return check_run(loaded, open_backend("cpu"), settings, options)
+    """The checked stages of a file's run, its options overridden.  Raises the first error, the others with it."""
+    try:
+        if loaded.errors:
+            raise loaded.errors[0]
+        return check_run(loaded, open_backend("cpu"), settings, options)
+    except SxiError as error:
+        if error.exit_status != REFUSED:
+            raise
+        from sxi.checking import check_loaded  # noqa: PLC0415  # a run that succeeds looks for no further errors
+
+        raise _with_others(check_loaded(loaded, settings) or [error]) from None
+
+
+def _with_others(errors: list[SxiError]) -> SxiError:
+    errors[0].others = errors[1:]
+    return errors[0]
 
 
 def _resumed_job(request: Request, err: TextIO, stack: ExitStack) -> Job:
@@ -211,16 +228,16 @@ def _errors_of(file: str, settings: dict[str, Any]) -> list[SxiError]:
 def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: TextIO, width: int) -> int:
     """Perform `sxi explain`."""
     if os.path.isfile(what):
-        from sxi.explain_program import as_json, explain_file, graph_text  # noqa: PLC0415  # only a file needs it
+        from sxi.explain_program import explain_run, graph_of_run, run_as_json  # noqa: PLC0415  # only a file needs it
 
         loaded = load_source(load(what))
-        checked = checked_stages(loaded, settings_of(sets), {})[0].checked
+        stages = checked_stages(loaded, settings_of(sets), {})
         if graph is not None:
-            out.write("\n".join(graph_text(checked, graph)) + "\n")
+            out.write("\n".join(graph_of_run(stages, graph)) + "\n")
         elif form == "json":
-            out.write(json.dumps(as_json(checked), indent=1, ensure_ascii=False) + "\n")
+            out.write(json.dumps(run_as_json(stages), indent=1, ensure_ascii=False) + "\n")
         else:
-            out.write("\n".join(explain_file(checked, width)) + "\n")
+            out.write("\n".join(explain_run(stages, width)) + "\n")
         return 0
     if what.endswith(".sx") or os.sep in what:
         must_exist(what)

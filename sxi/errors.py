@@ -36,6 +36,7 @@ class SxiError(Exception):
     notes:    further facts, a line each
     help:     the one repair, or ""
     data:     what a program may want to know, JSON values only
+    others:   further errors of the same text, in its order, where all are told at once
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class SxiError(Exception):
         self.notes = list(notes)
         self.chain: list[tuple[str, Span]] = []
         self.data = data or {}
+        self.others: list[SxiError] = []
 
     @property
     def family(self) -> str:
