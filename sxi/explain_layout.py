@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -19,15 +19,33 @@ _NAMES_OF = ("data", "split")
 _MOST_NAMES = 12
 
 
-def lines(facts: Facts, width: int) -> list[str]:
-    """The facts of `explain_program.as_json` as lines of at most `width` columns, places whole."""
+def sections(facts: Facts, width: int) -> list[list[str]]:
+    """The facts of a stage as lines of at most `width` columns, places whole: its run, then section by section."""
+    return [_drawn(section, facts, width) for section in _SECTIONS]
+
+
+def stages(facts: Sequence[Facts], width: int) -> list[str]:
+    """The stages of a curriculum: what each sets, and until when it goes on."""
+    return _drawn(_stages, {"stages": facts}, width)
+
+
+def _drawn(section: Callable[[_Page, Facts], None], facts: Facts, width: int) -> list[str]:
     page = _Page(max(NARROWEST, min(width, WIDEST)))
-    run = facts["run"]
-    page.put(0, f"run {run['name']}, {_place(run['source'])}")
-    for section in (_guards, _diagnostics, _series, _parameters, _passes, _options):
-        page.lines.append("")
-        section(page, facts)
+    section(page, facts)
     return ["".join(map(shown, line.replace(_JOINED, " "))) for line in page.lines]
+
+
+def _run(page: _Page, facts: Facts) -> None:
+    page.put(0, f"run {facts['run']['name']}, {_place(facts['run']['source'])}")
+
+
+def _stages(page: _Page, facts: Facts) -> None:
+    page.put(0, f"Stages: {len(facts['stages']):,}")
+    for stage in facts["stages"]:
+        until = "to the end of the run" if stage["until"] is None else f"until {stage['until']}"
+        page.put(2, f"{stage['name']}: {until}, {_place(stage['source'])}")
+        for name, value in stage["set"].items():
+            page.put(4, f"setting {name} {_option(value)}")
 
 
 def columns(rows: Sequence[tuple[str, ...]], right: Sequence[int]) -> list[str]:
@@ -247,3 +265,6 @@ def _option(value: Any) -> str:
     if value is None or value == []:
         return "none"
     return f"{value:,}" if isinstance(value, int) else written(value)
+
+
+_SECTIONS = (_run, _guards, _diagnostics, _series, _parameters, _passes, _options)

@@ -1,7 +1,7 @@
 """What a checked program does, told without a step: `sxi explain FILE`.
 
-`as_json` gathers the facts; `explain_file` lays the same facts out as text; `graph_text` writes one
-recorded graph.  Nothing is computed here: all of it was found when the program was checked.
+`run_as_json` gathers the facts; `explain_run` lays the same facts out as text; `graph_of_run` writes
+one recorded graph.  Nothing is computed here: all of it was found when the program was checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from sxi.layout import Label, Layout
 from sxi.options import Run
 from sxi.series import matches_glob
 from sxi.source import Span
-from sxi.suggest import suggest
+from sxi.stages import CheckedStage
+from sxi.suggest import did_you_mean
 from sxi.trace import Recording
 from sxi.tracing import PassGraph, StepGraph, UpdateGraph
 from sxi.values import Instance, plain, written
@@ -28,16 +29,54 @@ Facts: TypeAlias = dict[str, Any]
 Calls: TypeAlias = Sequence[tuple[str, Span]]
 
 
-def explain_file(checked: Checked, width: int) -> list[str]:
-    """The guards, diagnostics, series, parameters, passes and options of a run, as lines of text.
+def explain_run(stages: Sequence[CheckedStage], width: int) -> list[str]:
+    """The stages, guards, diagnostics, series, parameters, passes and options of a run, as lines of text.
 
+    They are told of the first stage, and of each other one as far as they differ.
     width:  columns of the terminal, taken as 40 to 200; a place `file:line:column` is never broken
     """
-    return explain_layout.lines(as_json(checked), width)
+    drawn = [explain_layout.sections(as_json(stage.checked), width) for stage in stages]
+    parts = drawn[0]
+    if stages[0].form is not None:
+        parts = [parts[0], explain_layout.stages(_stages(stages), width), *parts[1:]]
+    for stage, own in zip(stages[1:], drawn[1:], strict=True):
+        # of the options, which come last, the lines that differ
+        differing = [part for part in own[1:-1] if part not in drawn[0]]
+        options = [line for line in own[-1] if line not in drawn[0][-1] and not line.startswith("  setting ")]
+        if options:
+            differing.append([own[-1][0], *options])
+        parts += [[f"In stage {stage.name}" + ("" if differing else ": nothing else")], *differing]
+    return "\n\n".join(["\n".join(part) for part in parts]).split("\n")
+
+
+def run_as_json(stages: Sequence[CheckedStage]) -> Facts:
+    """The same facts as values of strict JSON: those of the first stage, and `stages` with what differs in each."""
+    facts = [as_json(stage.checked) for stage in stages]
+    told = [] if stages[0].form is None else _stages(stages)
+    for stage, own in zip(told, facts, strict=False):
+        stage["differs"] = {key: value for key, value in own.items() if value != facts[0][key]}
+    return {**facts[0], "stages": told}
+
+
+def _stages(stages: Sequence[CheckedStage]) -> list[Facts]:
+    found = []
+    for stage in stages:
+        assert stage.form is not None, "a stage of a curriculum"
+        until, settings = stage.form.until_span, stage.checked.program.settings
+        found.append(
+            {"name": stage.name, "until": None if until is None else " ".join(until.text.split()),
+             "set": {name: strict(settings[name]) for name in stage.form.settings}, "source": str(stage.form.span)}
+        )  # fmt: skip
+    return found
+
+
+def explain_file(checked: Checked, width: int) -> list[str]:
+    """What `explain_run` says of one stage."""
+    return "\n\n".join(["\n".join(part) for part in explain_layout.sections(as_json(checked), width)]).split("\n")
 
 
 def as_json(checked: Checked) -> Facts:
-    """The same facts as values of strict JSON: a number that is not finite is a string."""
+    """The facts of one stage as values of strict JSON: a number that is not finite is a string."""
     run, declared = checked.run, checked.program.declared
     facts = {
         "run": {"name": run.name, "source": str(run.span)},
@@ -290,6 +329,15 @@ def _options(run: Run) -> Facts:
 # A recorded graph
 
 
+def graph_of_run(stages: Sequence[CheckedStage], name: str) -> list[str]:
+    """A recorded graph of the first stage, or with ` of STAGE` behind its name of another."""
+    for stage in stages[1:]:
+        own = name.removesuffix(f" of {stage.name}")
+        if own != name:
+            return graph_text(stage.checked, own)
+    return graph_text(stages[0].checked, name)
+
+
 def graph_text(checked: Checked, name: str) -> list[str]:
     """A recorded graph: of each operation its number, its type, the call, what it is, where it is written.
 
@@ -298,8 +346,7 @@ def graph_text(checked: Checked, name: str) -> list[str]:
     """
     graphs = _graphs(checked)
     if name not in graphs:
-        near = suggest(name, graphs)
-        repair = f"did you mean {near}?" if near else "name one of them"
+        repair = did_you_mean(name, graphs) or "name one of them"
         raise codes.NO_SUCH_GRAPH.at(None, name=name, known=", ".join(graphs), repair=repair)
     graph, remarks = graphs[name]
     ops = graph.needed_for([op for op, _ in remarks])

@@ -13,7 +13,7 @@ from sxi.backends import open_backend
 from sxi.cli import main
 from sxi.compiled import Checked
 from sxi.errors import SxiError
-from sxi.explain_program import as_json, explain_file, graph_text
+from sxi.explain_program import as_json, explain_file, explain_run, graph_of_run, graph_text, run_as_json
 from sxi.program import load_source
 from sxi.reader import load
 from sxi.render import cells
@@ -426,3 +426,77 @@ def test_an_unknown_graph_is_refused_with_the_known_ones() -> None:
         graph_text(checked(SMALL), "stop")
     assert (caught.value.code, caught.value.exit_status) == ("E-USE-008", 2)
     assert caught.value.help == "did you mean step?"
+
+
+# A run of several stages
+
+
+STAGES = """
+(setting rate 0.1)
+(setting layers 1)
+(generator points (n) {:x (normal [n 3])})
+(objective (batch)
+  (let ((y (@ (:x batch) (param "w" [3 1] :init zeros-init))))
+    (fold (h y) (i (range layers))
+      (assert-finite "h" (* h 2.0) :layer i))
+    (metric "loss" (mean (square y)))))
+(curriculum
+  (stage "fast" :until (< (or (reported "loss") 9.0) 0.5))
+  (stage "usual" :until (> (stage-step) 5) :set {:rate 0.05})
+  (stage "deep" :set {:layers 3 :rate 0.01}))
+(run r :data points :steps 20 :batch 4 :optimizer (sgd :lr rate) :microbatches (if (= layers 3) 2 1))
+"""
+
+
+def test_the_stages_are_told_and_of_the_later_ones_what_differs() -> None:
+    text = "\n".join(explain_run(stages_of(Source("p.sx", STAGES)), 80))
+    assert (
+        section(text, "Stages")
+        == """\
+Stages: 3
+  fast: until (< (or (reported "loss") 9.0) 0.5), p.sx:11:3
+  usual: until (> (stage-step) 5), p.sx:12:3
+    setting rate 0.05
+  deep: to the end of the run, p.sx:13:3
+    setting layers 3
+    setting rate 0.01
+"""
+    )
+    first, last = text.split("\n\nIn stage usual: nothing else\n\nIn stage deep\n\n")
+    assert first == "\n\n".join(
+        [f"run r, p.sx:14:1\n\n{section(text, 'Stages')[:-1]}", *one_stage(STAGES).split("\n\n")[1:]]
+    )
+    assert last.split("\n\n")[0].splitlines()[:2] == ["Guards: 3", "  h layer=0, layer=1, layer=2"]
+    assert [part.splitlines()[0].split(":")[0] for part in last.split("\n\n")] == ["Guards", "Series", "Options"]
+    assert last.split("\n\n")[-1] == "Options\n  :microbatches 2"
+
+
+def one_stage(text: str) -> str:
+    return "\n".join(explain_file(checked(text), 80))
+
+
+def test_the_facts_of_the_stages() -> None:
+    found = json.loads(json.dumps(run_as_json(stages_of(Source("p.sx", STAGES))), allow_nan=False))
+    assert {k: v for k, v in found.items() if k != "stages"} == as_json(checked(STAGES))
+    assert [(s["name"], s["until"], s["set"], s["source"]) for s in found["stages"]] == [
+        ("fast", '(< (or (reported "loss") 9.0) 0.5)', {}, "p.sx:11:3"),
+        ("usual", "(> (stage-step) 5)", {"rate": 0.05}, "p.sx:12:3"),
+        ("deep", None, {"layers": 3, "rate": 0.01}, "p.sx:13:3"),
+    ]
+    assert [sorted(s["differs"]) for s in found["stages"]] == [
+        [],
+        ["settings"],
+        ["guards", "options", "series", "settings", "values"],
+    ]
+    assert found["stages"][2]["differs"]["options"]["microbatches"] == 2
+    assert run_as_json(stages_of(Source("p.sx", SMALL)))["stages"] == []
+
+
+def test_a_graph_of_a_later_stage() -> None:
+    stages = stages_of(Source("p.sx", STAGES))
+    assert graph_of_run(stages, "step") == graph_text(stages[0].checked, "step")
+    assert graph_of_run(stages, "step of deep") == graph_text(stages[2].checked, "step")
+    assert graph_of_run(stages, "step of deep") != graph_of_run(stages, "step")
+    with pytest.raises(SxiError) as caught:
+        graph_of_run(stages, "stop of deep")
+    assert (caught.value.code, caught.value.help) == ("E-USE-008", "did you mean step?")

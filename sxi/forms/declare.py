@@ -55,6 +55,7 @@ class Stage:
     settings: dict[str, tuple[Node, Span]]
     span: Span
     scope: Scope
+    until_span: Span | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -34,7 +34,7 @@ def curriculum(form: Group, scope: Scope) -> tuple[str | None, Step]:
         made = Stage(resolve(f.items[1], inner), f.items[1].span, None, {}, f.span, inner)
         for key, e in keyword_pairs(f.items[2:], f):
             if key.name == "until":
-                made.until = resolve(e, inner)
+                made.until, made.until_span = resolve(e, inner), e.span
             elif key.name == "set":
                 made.settings = _stage_settings(e, inner)
             else:
