@@ -67,7 +67,7 @@ def chosen_checkpoint(where: folder.Folder, which: str | None, run_id: str) -> P
     path = where.checkpoints / (f"{int(which):06d}" if is_step else which)
     if not (is_step or which == checkpoint.BEST) or not path.is_dir():
         there = checkpoint.names(where.checkpoints)
-        known = f"there are {', '.join(there)}" if there else "the run has none"
+        known = f"the run has {', '.join(there) or 'none'}"
         raise codes.CHECKPOINT_MISSING.at(None, path=path, notes=(known,), help="--checkpoint takes a step or best")
     return path
 

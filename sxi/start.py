@@ -9,6 +9,7 @@ from sxi import checkpoint, codes
 from sxi.arraytype import ArrayType
 from sxi.backends import HostArray
 from sxi.compiled import Checked
+from sxi.folder import Folder
 from sxi.series import matches_glob
 from sxi.source import Span
 
@@ -17,7 +18,7 @@ def first_values(checked: Checked) -> dict[str, HostArray]:
     """The parameters that a run starts from saved ones, by name; none without `:start-from`.
 
     A parameter is taken by the first glob that matches it, and must be in that glob's file.
-    Raises E-RUN-021, 022, 024 and 025, all at the option.
+    Raises E-RUN-021, 022 and 024 to 026, all at the option.
     """
     run = checked.run
     if not run.start_from:
@@ -31,8 +32,19 @@ def first_values(checked: Checked) -> dict[str, HostArray]:
         if path is None:
             continue
         if path not in files:
-            files[path] = checkpoint.parameters(Path(base, path), span)
+            files[path] = checkpoint.parameters(_saved(Path(base, path), span), span)
         found[name] = _checked(name, declared.type, files[path], path, span)
+    return found
+
+
+def _saved(path: Path, span: Span) -> Path:
+    """The checkpoint or file that `path` names: of a run's folder the newest whole checkpoint.  Raises E-RUN-026."""
+    run = Folder(path)
+    if not (run.identity_file.is_file() or run.checkpoints.is_dir()):
+        return path
+    found, skipped = checkpoint.newest(run.checkpoints)
+    if found is None:
+        raise codes.START_EMPTY.at(span, path=path, notes=tuple(skipped))
     return found
 
 

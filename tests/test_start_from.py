@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,26 @@ def test_every_parameter_starts_from_a_checkpoint(home: Path) -> None:
         assert average.tobytes() == first[name].tobytes()
 
 
+def test_of_a_run_the_newest_whole_checkpoint_is_taken(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "first.sx").write_text(
+        PROGRAM.format(lr="0.5", more=":seed 1 :checkpoint-every 1").replace("steps 1", "steps 3")
+    )
+    assert main(["run", "first.sx", "--out", "longer", "--quiet"]) == 0
+    damaged = home / "longer/checkpoints/000003/state.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    for more in (':start-from "longer"', ':start-from [("*" "longer/")]'):
+        assert begun(home, more) == 0
+        taken, first = params("second"), checkpoint.parameters(home / "longer/checkpoints/000002")
+        assert {name: x.tobytes() for name, x in taken.items()} == {name: x.tobytes() for name, x in first.items()}
+        (home / "second").rename(home / f"second{len(more)}")
+    for whole in (home / "longer/checkpoints").glob("0*/run.json"):
+        whole.unlink()
+    assert begun(home, ':start-from "longer"') == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "E-RUN-026: the run in longer has no whole checkpoint to start from" in said
+    assert "note: checkpoint longer/checkpoints/000003 is damaged: it has no run.json" in said
+
+
 def test_only_what_a_glob_matches_starts_from_there(home: Path) -> None:
     assert begun(home, "") == 0
     (home / "second").rename(home / "fresh")
@@ -90,7 +111,11 @@ def test_a_run_that_goes_on_does_not_look_there_again(home: Path) -> None:
 
 REFUSED = {
     "no such file": (':start-from "nowhere"', 1, "E-RUN-022", "there is no checkpoint"),
-    "a folder without one": (':start-from "first"', 1, "E-RUN-021", "it has no run.json"),
+    "a folder that is none": (':start-from "empty"', 1, "E-RUN-021", "it has no run.json"),
+    "a run without one": (
+        ':start-from "bare"', 1, "E-RUN-026",
+        "the run in bare has no whole checkpoint to start from",
+    ),
     "a file that is none": (':start-from "points.npz"', 1, "E-RUN-021", "is damaged"),
     "a glob that matches nothing": (
         ':start-from [("net/inn/*" "first")]', 4, "E-CONTRACT-025", "the glob net/inn/* matches no parameter",
@@ -122,6 +147,8 @@ def test_what_is_refused(home: Path, what: str, capsys: pytest.CaptureFixture[st
         "net/in/w": np.zeros((3, 4), np.float32), "net/in/bias": np.zeros(3), "net/out/bias": np.zeros(1, np.uint8),
     }  # fmt: skip
     safetensors.numpy.save_file(arrays, home / "other.safetensors")
+    (home / "empty").mkdir()
+    shutil.copytree(home / "first/program", home / "bare/program")
     assert begun(home, more) == status
     said = " ".join(capsys.readouterr().err.split())
     assert f"{code}: " in said

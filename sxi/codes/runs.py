@@ -21,7 +21,7 @@ CHECKPOINT_MISSING = entry(
     "RUN-022",
     "there is no checkpoint {path}",
     "A checkpoint is a folder with the files state.safetensors and run.json.",
-    help="name a folder under checkpoints/ of a run, or a safetensors file",
+    help="name the folder of a run, one under its checkpoints/, or a safetensors file",
 )
 OUTPUT_NOT_WRITTEN = entry(
     "RUN-023",
@@ -41,6 +41,12 @@ START_LACKS = entry(
     "Every parameter that a glob of `:start-from` matches starts from the file; a path alone takes them all. "
     "One that quietly began elsewhere would be another run than the one written.",
     help='name those that it has by a glob: [("net/*" "{path}")]',
+)
+START_EMPTY = entry(
+    "RUN-026",
+    "the run in {path} has no whole checkpoint to start from",
+    "Where `:start-from` names the folder of a run, its newest whole checkpoint is taken. Notes say what was skipped.",
+    help="wait for its first checkpoint, or take a run that has one",
 )
 STREAM_NOT_WRITTEN = entry(
     "RUN-030",

@@ -49,7 +49,7 @@ NO_PASSES = entry(
     "USE-011",
     "the run in {path} has no passes",
     "What `sxi evaluate` takes are the passes that the run's `:evaluate` names, and it names none.",
-    help="add :evaluate [(NAME :data D)] to the run, then run it again, or give --resume the file",
+    help="add :evaluate [(NAME :data D)] to the file, then sxi run FILE --resume {path}",
 )
 NO_SUCH_GRAPH = entry(
     "USE-008",
