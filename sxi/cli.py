@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,9 +20,10 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda", "strict")
 FORMATS = ("text", "json", "github")
+WIDEST_HELP = 100
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="sxi")
 @click.option("--debug", is_flag=True, help="Show where in sxi an error came from.")
 @click.pass_context
@@ -39,13 +39,15 @@ def main(arguments: list[str]) -> int:
     """Run the command line; its exit status."""
     debug = "--debug" in arguments
     try:
-        result = sxi.main([a for a in arguments if a != "--debug"], prog_name="sxi", standalone_mode=False)
+        # click would look for the terminal's width with modules that take longer to import than all of `--help`
+        width = min(_width(), WIDEST_HELP) - 2
+        own = [a for a in arguments if a != "--debug"]
+        result = sxi.main(own, prog_name="sxi", standalone_mode=False, terminal_width=width)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as wrong:
-        wrong.show()
-        return 2
+        return _tell(_misuse(wrong), debug)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -54,6 +56,37 @@ def main(arguments: list[str]) -> int:
         return 1
     except Exception as error:
         return _tell(error, debug)
+
+
+def _misuse(wrong: click.ClickException) -> SxiError:
+    """What click found wrong with the command line, as an error of ours that names one near word."""
+    from sxi import codes  # noqa: PLC0415  # only where something went wrong
+    from sxi.suggest import did_you_mean  # noqa: PLC0415  # likewise
+
+    context = getattr(wrong, "ctx", None) or click.Context(sxi, info_name="sxi")
+    command, path = context.command, context.command_path
+    quoted = wrong.message.split("'")[1] if "'" in wrong.message else ""
+    what, near = wrong.message, ""
+    match wrong:
+        case click.NoSuchOption():
+            what = f"{path} has no option {wrong.option_name}"
+            near = did_you_mean(wrong.option_name, [name for p in command.params for name in p.opts])
+        case click.BadOptionUsage():
+            what = f"{wrong.option_name} needs a value"
+        case click.MissingParameter(param=click.Parameter() as param):
+            what = f"{path} needs {param.metavar or (param.name or '').upper()}"
+        case click.BadParameter(param=click.Parameter() as param):
+            what = f"{param.opts[-1]}: {wrong.message.replace('a valid integer range', 'a whole number')}"
+            near = did_you_mean(quoted, getattr(param.type, "choices", ()))
+        case _ if isinstance(command, click.Group) and quoted:
+            what = f"{path} has no command {quoted}"
+            near = did_you_mean(quoted, command.commands)
+        case _:
+            what = f"{path} {what[:1].lower()}{what[1:]}"
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    help = near or f"{path} --help tells what it takes"
+    what = what.replace("'", "").rstrip(".")
+    return codes.MISUSED.at(None, what=what, notes=(f"it is written {usage}",), help=help)
 
 
 def _tell(error: Exception, debug: bool) -> int:
@@ -86,9 +119,14 @@ def show(error: SxiError, prefix: str = "") -> None:
 
 
 def _width() -> int:
-    import shutil  # noqa: PLC0415  # only where something is printed
-
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 200))
+    """The columns of the terminal: what COLUMNS says, else what stdout's has, else 80; 40 to 200."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(40, min(int(columns), 200))
+    try:
+        return max(40, min(os.get_terminal_size(1).columns or 80, 200))
+    except OSError:  # it is closed or no terminal
+        return 80
 
 
 def _is_unicode(stream: Any) -> bool:
@@ -129,7 +167,7 @@ def run(
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
     if file is None and resume is None:
-        raise click.UsageError("Missing argument 'FILE'.")
+        raise click.UsageError("Needs FILE", click.get_current_context())
     options = {k: v for k, v in (("steps", steps), ("seed", seed)) if v is not None}
     request = commands.Request(file, out, resume, options, sets, device, quiet, no_plan)
     return _perform(lambda: commands.run(request, sys.stdout, sys.stderr), "sxi run: ")
@@ -190,7 +228,7 @@ def status(folder: str, form: str) -> int:
     """Say how the run in DIR stands."""
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
-    return _perform(lambda: (commands.status(Path(folder), form, sys.stdout), None), "")
+    return _perform(lambda: (commands.status(folder, form, sys.stdout), None), "")
 
 
 @sxi.command()
@@ -200,7 +238,7 @@ def replay(folder: str, device: str) -> int:
     """Show what the guard looked at that stopped the run in DIR."""
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
-    return _perform(lambda: (commands.replay(Path(folder), device, sys.stdout, sys.stderr), None), "sxi replay: ")
+    return _perform(lambda: (commands.replay(folder, device, sys.stdout, sys.stderr), None), "sxi replay: ")
 
 
 @sxi.command()
@@ -219,6 +257,6 @@ def evaluate(
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
     return _perform(
-        lambda: commands.evaluate(Path(folder), name, which, sets, device, out, sys.stdout, sys.stderr),
+        lambda: commands.evaluate(folder, name, which, sets, device, out, sys.stdout, sys.stderr),
         "sxi evaluate: ",
     )

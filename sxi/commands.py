@@ -247,13 +247,13 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
     return 0
 
 
-def status(path: Path, form: str, out: TextIO) -> int:
+def status(run: str, form: str, out: TextIO) -> int:
     """Perform `sxi status`."""
     from sxi.status import read_status  # noqa: PLC0415  # only this command reads it
 
-    if not path.is_dir():
-        raise codes.NOT_A_RUN.at(None, path=path)
-    fields = read_status(path)
+    if not os.path.isdir(run):
+        raise codes.NOT_A_RUN.at(None, path=run)
+    fields = read_status(Path(run))
     if form == "json":
         out.write(json.dumps(fields, indent=1) + "\n")
         return 0
@@ -269,21 +269,21 @@ def status(path: Path, form: str, out: TextIO) -> int:
     return 0
 
 
-def replay(path: Path, device: str, out: TextIO, err: TextIO) -> int:
+def replay(run: str, device: str, out: TextIO, err: TextIO) -> int:
     """Perform `sxi replay`."""
-    out.write("\n".join(show_failure(path, device, lambda line: print(line, file=err))) + "\n")
+    out.write("\n".join(show_failure(Path(run), device, lambda line: print(line, file=err))) + "\n")
     return 0
 
 
 def evaluate(
-    path: Path, name: str | None, which: str | None, sets: Sequence[str], device: str, target: str | None,
+    run: str, name: str | None, which: str | None, sets: Sequence[str], device: str, target: str | None,
     out: TextIO, err: TextIO,
 ) -> tuple[int, SxiError | None]:  # fmt: skip
     """Perform `sxi evaluate`."""
     if target is not None and os.path.lexists(target):
         raise codes.OUT_EXISTS.at(None, path=target)
     settings = settings_of(sets)
-    done = evaluate_saved(path, name, which, settings, device, Path(target) if target else None)
+    done = evaluate_saved(Path(run), name, which, settings, device, Path(target) if target else None)
     for line in summary_lines([(p.label, p.value) for p in done.points]):
         out.write(line + "\n")
     if done.outputs is not None:

@@ -57,6 +57,12 @@ NO_SUCH_GRAPH = entry(
     "A run records one graph for a microbatch of the step, one for the update, and one for each pass.",
     help="{repair}",
 )
+MISUSED = entry(
+    "USE-009",
+    "{what}",
+    "A command takes the arguments and options that its `--help` tells; an option that it does not know would "
+    "otherwise be taken for another, or for a file.",
+)
 TWO_FOLDERS = entry(
     "USE-010",
     "--out {out} and --resume {resume} name two folders",
