@@ -44,15 +44,15 @@ def primitive_call(
     """The node of a call whose head is known to be `primitive`: bound by the signature now, once."""
     positional, pairs = arguments
     _check_keywords_last(primitive, positional)
-    check_counts(primitive, len(positional), form.span, infix_repair(form) if len(positional) > 1 else "")
     keywords = {}
-    for key, value in pairs:
+    for key, value in pairs:  # before operands are counted: a keyword in an operand's place takes the next one along
         param = _keyword_param(primitive, key.name, key.span)
         if param.name in keywords:
             raise codes.MALFORMED.at(
                 key.span, form=primitive.name, what=f":{key.name} is given twice", help=primitive.usage
             )
         keywords[param.name] = value
+    check_counts(primitive, len(positional), form.span, infix_repair(form) if len(positional) > 1 else "")
     number = scope.number(primitive.name) if primitive.draws else ""
     bound = _by_position(primitive, positional)
     forms = {**{p.name: f for p, f in bound}, **keywords}
@@ -255,6 +255,32 @@ def _whole_list(x: Any) -> bool:
     return isinstance(x, list) and all([_whole(e) for e in x])
 
 
+def _leaves(x: Any) -> list[Any]:
+    """The elements of lists of any depth, in order; `x` itself where it is no list."""
+    found, open_lists = [], [x]
+    while open_lists:
+        part = open_lists.pop()
+        if isinstance(part, list):
+            open_lists += part[::-1]
+        else:
+            found.append(part)
+    return found
+
+
+def _holds_numbers(x: Any) -> bool:
+    return all([isinstance(e, bool | int | float) for e in _leaves(x)])
+
+
+def _is_padding(x: Any) -> bool:
+    if isinstance(x, Key):
+        return x.name in ("same", "valid")
+    return _whole(x) or _whole_list(x) or _list_of_pairs(x)
+
+
+def _list_of_pairs(x: Any) -> bool:
+    return isinstance(x, list) and all([_whole_list(e) and len(e) == 2 for e in x])
+
+
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "int": ("a whole number", _whole),
     "ints": ("a whole number or a list of them", lambda x: _whole(x) or _whole_list(x)),
@@ -265,7 +291,9 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "number": ("a number", is_number),
     "string": ("a string", lambda x: isinstance(x, str)),
     "keyword": ("a keyword", lambda x: isinstance(x, Key)),
-    "any": ("a host value", lambda _: True),
+    "numbers": ("a number, or lists of numbers", _holds_numbers),
+    "pairs": ("a list of pairs [before after], whole numbers for each axis", _list_of_pairs),
+    "padding": (":same, :valid, a whole number or [before after] for each axis", _is_padding),
 }  # fmt: skip
 
 
@@ -277,9 +305,11 @@ def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSit
         refuse_array(primitive.name, value, span, site.parts.get(param.name, []))
     if not holds(value) and not (value is None and param.default is None):
         help = did_you_mean(value.name, CARRIERS, ":{}") if param.kind == "dtype" and isinstance(value, Key) else ""
-        raise codes.WRONG_KIND.at(
-            span, what=f"{param.name} of {primitive.name}", given=kind_of(value), wanted=wanted, help=help
-        )
+        what = f"{param.name} of {primitive.name}"
+        if param.kind == "numbers" and isinstance(value, list):
+            value = next(e for e in _leaves(value) if not _holds_numbers(e))
+            what, wanted = f"an element of {primitive.name}", "a number"
+        raise codes.WRONG_KIND.at(span, what=what, given=kind_of(value), wanted=wanted, help=help)
     return _frozen(value)
 
 
@@ -374,7 +404,11 @@ def _place_of(refusal: Refusal, primitive: Primitive, site: CallSite) -> Span:
     """The operand that a refusal is about: a static one where its code says so, else the array, else the call."""
     about = _ABOUT.get(refusal.code.code, ())
     if refusal.code is codes.OUT_OF_BOUNDS:
-        about = (str(refusal.facts["what"]).removeprefix(":"),)
+        # what a type rule says of a length is about what was to have it
+        named = str(refusal.facts["what"]).removeprefix(":")
+        about = (named,) if refusal.operand is not None else (named, "shape", "n", "repeats")
+    if isinstance(refusal.operand, str):
+        return site.spans.get(refusal.operand, site.span)
     span = next((site.spans[name] for name in about if name in site.spans), None)
     return span or _operand_span(primitive, refusal.operand, site)
 
@@ -394,7 +428,8 @@ def shortened(text: str) -> str:
         return f"{whole[: LONGEST_CALL_SHOWN - 1]}…"
     if not isinstance(form, Group) or not form.items:
         return f"{whole[: LONGEST_CALL_SHOWN - 1]}…"
-    parts = [_short(item) for item in form.items]
+    head = form.items[0].span.text if isinstance(form.items[0], Symbol) else _short(form.items[0])
+    parts = [head, *[_short(item) for item in form.items[1:]]]
     made = f"({' '.join(parts)})"
     return made if len(made) <= LONGEST_CALL_SHOWN else f"({parts[0]} …)"
 

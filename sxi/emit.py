@@ -45,14 +45,21 @@ class BaseEmitter:
         division of host numbers by zero.
         """
         if primitive.elementwise and not any([isinstance(x, Value) for x in operands]):
+            if all([isinstance(x, bool) for x in operands]):
+                _check_takes_masks(primitive, operands, static)
             return host.evaluate(primitive, list(operands), **static)
-        if primitive.needs_emitter:  # such a composite tells host numbers from arrays itself
-            operands = [self.adopt(x) if isinstance(x, Value) else x for x in operands]
-        else:
-            operands = self._converted(primitive, operands)
-        if self.rounding:
-            return self._rounded(primitive, operands, static)
-        return self._applied(primitive, operands, static)
+        taken = operands
+        try:
+            if primitive.needs_emitter:  # such a composite tells host numbers from arrays itself
+                taken = [self.adopt(x) if isinstance(x, Value) else x for x in operands]
+            else:
+                taken = self._converted(primitive, operands)
+            if self.rounding:
+                return self._rounded(primitive, taken, static)
+            return self._applied(primitive, taken, static)
+        except Refusal as refusal:
+            _place(refusal, operands, taken)
+            raise
 
     def _applied(self, primitive: Primitive, operands: Sequence[Any], static: Static) -> Any:
         if primitive.expand is not None:
@@ -138,6 +145,28 @@ class BaseEmitter:
 
 def _each(out: Any, f: Any) -> Any:
     return [f(x) for x in out] if isinstance(out, list) else f(out)
+
+
+def _place(refusal: Refusal, operands: Sequence[Any], taken: Sequence[Any]) -> None:
+    """Say which of `operands` a refusal is about: one of a primitive within a composite numbers its own."""
+    if refusal.subject is not None:
+        refusal.operand = next((i for i, x in enumerate(taken) if x is refusal.subject), None)
+    if isinstance(refusal.operand, int):
+        refusal.subject = operands[refusal.operand] if refusal.operand < len(operands) else None
+    elif refusal.operand is None:
+        refusal.subject = _WHOLE
+
+
+# What a refusal is about that names no operand.
+_WHOLE = object()
+
+
+def _check_takes_masks(primitive: Primitive, operands: Sequence[Any], static: Static) -> None:
+    """Refuse bools where an array of them would be refused."""
+    if primitive.rule is not None:
+        primitive.rule(*[ArrayType("bool")] * len(operands), **static)
+    elif primitive.policy(0) == "f":
+        raise Refusal(codes.NOT_NUMERIC, 0, type=ArrayType("bool"))
 
 
 def _check_fits(x: Any, dtype: str, index: int) -> None:

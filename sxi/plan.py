@@ -17,7 +17,7 @@ from sxi.graph import Graph, Op
 from sxi.random import Draws
 
 # Results that are new buffers of their own, which an accumulating primitive may write into.
-_FRESH = frozenset({"zeros-like", "zeros", "full"})
+_FRESH = frozenset({"zeros-like", "zeros", "fill"})
 
 
 @dataclass(slots=True)

@@ -382,9 +382,9 @@ def operand(rng: random.Random, param: Param, depth: int) -> str:
         "number": lambda: rng.choice(["0.5", "0.0", "1", "2", "-1.0", "inf", "nan", "1e-5", "1e300"]),
         "string": lambda: rng.choice(['"ij->ji"', '"ii->i"', '"bi,ij->bj"', '"i,i->"', '"...i->i"', '""', '"ij,jk"']),
         "keyword": lambda: rng.choice([":same", ":valid", ":mean", ":none", ":sum"]),
-        "any": lambda: rng.choice(
-            ["[[1 1] [0 2]]", "1", "[1 2 3]", "[[0 0]]", "nil", ":same", "[1.5 nan]", "[]", "[[] []]"]
-        ),
+        "pairs": lambda: rng.choice(["[[1 1] [0 2]]", "[[0 0]]", "[[1 2] [3]]", "[1 2]", "[]", "[[] []]", "nil"]),
+        "padding": lambda: rng.choice([":same", ":valid", "1", "[[1 1] [0 2]]", "[1 0]", "[[0 0]]", "nil"]),
+        "numbers": lambda: rng.choice(["1", "[1 2 3]", "[1.5 nan]", "[]", "[[] []]", "[[1] [2 3]]", "[true 2]", "nil"]),
     }
     return kinds[param.kind]()
 

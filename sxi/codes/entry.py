@@ -37,7 +37,7 @@ class Refusal(Exception):
 _LONGEST = 40
 
 
-def _in_words(fact: object) -> object:
+def _in_words(fact: Any) -> Any:
     """A fact as the language writes it: static operands are Python's values."""
     if fact is None or isinstance(fact, bool):
         return {None: "nil", True: "true", False: "false"}[fact]

@@ -127,14 +127,14 @@ def unpatch(xp: Any, x: Array, *, lengths: Pair, size: Pair, stride: Pair, befor
 # What a call says of its windows
 
 
-def _pair(given: Any, what: str) -> Pair:
+def _pair(given: Any, what: str, operand: int | str) -> Pair:
     """A positive length for each of the two axes, from one for both or a list."""
     both = [given, given] if isinstance(given, int) else list(given)
     if len(both) != 2:
-        raise Refusal(codes.WRONG_KIND, what=what, given=f"{len(both)} numbers", wanted="1 or 2")
+        raise Refusal(codes.WRONG_KIND, operand, what=what, given=f"{len(both)} numbers", wanted="1 or 2")
     for n in both:
         if not 1 <= n <= _MOST:
-            raise Refusal(codes.OUT_OF_BOUNDS, what=what, given=n, low=1, high=_MOST)
+            raise Refusal(codes.OUT_OF_BOUNDS, operand, what=what, given=n, low=1, high=_MOST)
     return both[0], both[1]
 
 
@@ -154,7 +154,7 @@ def _padding(given: Any, lengths: Sequence[int], size: Pair, stride: Pair) -> tu
         isinstance(p, list | tuple) and len(p) == 2 and all(map(_is_count, p)) for p in pairs
     ):
         wanted = ":same, :valid, a length, or [before after] for each axis"
-        raise Refusal(codes.WRONG_KIND, what=":padding", given=given, wanted=wanted)
+        raise Refusal(codes.WRONG_KIND, "padding", what=":padding", given=given, wanted=wanted)
     (top, bottom), (left, right) = pairs
     return (top, left), (bottom, right)
 
@@ -174,14 +174,14 @@ def _channels(x: Value, k: Value) -> None:
     _axes(k, 4, 1)
     if x.shape[3] != k.shape[2]:
         raise Refusal(codes.SHAPES_DIFFER, 1, left=f"{x.shape[3]} channels", right=f"the kernel's {k.shape[2]}")
-    _pair(k.shape[:2], "the kernel's length")
+    _pair(k.shape[:2], "the kernel's length", 1)
 
 
 # Convolutions
 
 
 def _convolve(x: Any, k: Any, stride: Any, padding: Any) -> Any:
-    size, steps = (k.shape[0], k.shape[1]), _pair(stride, ":stride")
+    size, steps = (k.shape[0], k.shape[1]), _pair(stride, ":stride", "stride")
     before, after = _padding(padding, x.shape[1:3], size, steps)
     seen = x
     if size != (1, 1) or steps != (1, 1) or any(before) or any(after):
@@ -193,7 +193,7 @@ def _convolve(x: Any, k: Any, stride: Any, padding: Any) -> Any:
 
 
 @composite(
-    "conv2d", "x k :stride ints=1 :padding any=:same", promote="ff", sample=(REAL, REAL),
+    "conv2d", "x k :stride ints=1 :padding padding=:same", promote="ff", sample=(REAL, REAL),
     cases=(
         case((2, 4, 5, 3), (3, 2, 3, 4), stride=1, padding="same"),
         case((1, 5, 5, 2), (3, 3, 2, 1), stride=(2, 1), padding="valid"),
@@ -211,14 +211,14 @@ def conv2d(x: Any, k: Any, *, stride: Any, padding: Any) -> Any:
               :valid for none; a number for each side; or [[top bottom] [left right]]
     gives:    f32[batch rows columns outputs]
 
-    (conv2d (ones [1 2 2 1]) (ones [2 2 1 1]) :padding :valid) ; => [[[[4.0]]]]
+    (conv2d (ones [1 2 2 1]) (ones [2 2 1 1]) :padding :valid) ; => f32[1 1 1 1] [[[[4.0]]]]
     """
     _channels(x, k)
     return _convolve(x, k, stride, padding)
 
 
 @composite(
-    "conv1d", "x k :stride int=1 :padding any=:same", promote="ff", sample=(REAL, REAL),
+    "conv1d", "x k :stride int=1 :padding padding=:same", promote="ff", sample=(REAL, REAL),
     cases=(
         case((2, 5, 3), (3, 3, 4), stride=1, padding="same"),
         case((1, 6, 2), (2, 2, 1), stride=2, padding=(1, 0)),
@@ -233,7 +233,7 @@ def conv1d(x: Any, k: Any, *, stride: int, padding: Any) -> Any:
     padding:  :same, :valid, a number of zeros for both ends, or [before after]
     gives:    f32[batch windows outputs]
 
-    (conv1d (ones [1 3 1]) (ones [2 1 1]) :padding :valid) ; => [[[2.0] [2.0]]]
+    (conv1d (ones [1 3 1]) (ones [2 1 1]) :padding :valid) ; => f32[1 2 1] [[[2.0] [2.0]]]
     """
     _axes(x, 3, 0)
     _axes(k, 3, 1)
@@ -255,12 +255,12 @@ def _transposed(x: Any, k: Any, steps: Pair, padding: Any) -> tuple[Pair, Pair, 
     height, width = (n - b - a for n, b, a in zip(whole, before, after, strict=True))
     for left, n in zip((height, width), whole, strict=True):
         if left < 0:
-            raise Refusal(codes.OUT_OF_BOUNDS, what="the padding", given=n - left, low=0, high=n)
+            raise Refusal(codes.OUT_OF_BOUNDS, "padding", what="the padding", given=n - left, low=0, high=n)
     return (height, width), before, after
 
 
 @composite(
-    "conv-transpose2d", "x k :stride ints=1 :padding any=:same", promote="ff", sample=(REAL, REAL),
+    "conv-transpose2d", "x k :stride ints=1 :padding padding=:same", promote="ff", sample=(REAL, REAL),
     cases=(
         case((2, 2, 3, 3), (3, 2, 3, 4), stride=2, padding="same"),
         case((1, 3, 2, 2), (3, 3, 2, 1), stride=(2, 1), padding="valid"),
@@ -277,10 +277,10 @@ def conv_transpose2d(x: Any, k: Any, *, stride: Any, padding: Any) -> Any:
               (height − 1) × stride + kh rows: :valid for none, a number for each side, [[top bottom] [left right]]
     gives:    f32[batch rows columns outputs]
 
-    (conv-transpose2d (ones [1 1 1 1]) (ones [2 2 1 1]) :stride 2) ; => [[[[1.0] [1.0]] [[1.0] [1.0]]]]
+    (conv-transpose2d (ones [1 1 1 1]) (ones [2 2 1 1]) :stride 2) ; => f32[1 2 2 1] [[[[1.0] [1.0]] [[1.0] [1.0]]]]
     """
     _channels(x, k)
-    steps = _pair(stride, ":stride")
+    steps = _pair(stride, ":stride", "stride")
     lengths, before, after = _transposed(x, k, steps, padding)
     batch, height, width, inputs = x.shape
     rows, columns, _, outputs = k.shape
@@ -296,8 +296,8 @@ def conv_transpose2d(x: Any, k: Any, *, stride: Any, padding: Any) -> Any:
 def _pools(x: Any, n: Any, stride: Any) -> tuple[Any, Pair]:
     """The windows of `x`, each as the elements of one axis before the channels, and their size."""
     _axes(x, 4, 0)
-    size = _pair(n, "the window's length")
-    steps = size if stride is None else _pair(stride, ":stride")
+    size = _pair(n, "the window's length", "n")
+    steps = size if stride is None else _pair(stride, ":stride", "stride")
     seen = patches(x, size=size, stride=steps, before=(0, 0), after=(0, 0))
     return reshape(seen, shape=(*seen.shape[:3], size[0] * size[1], seen.shape[5])), size
 
@@ -314,7 +314,7 @@ def max_pool2d(x: Any, *, n: Any, stride: Any) -> Any:
     stride:  how far the window moves, likewise; n by default
     gives:   f32[batch rows columns channels]
 
-    (max-pool2d (reshape (arange 4) [1 2 2 1]) 2) ; => [[[[3.0]]]]
+    (max-pool2d (reshape (arange 4) [1 2 2 1]) 2) ; => f32[1 1 1 1] [[[[3.0]]]]
     """
     windows, _ = _pools(x, n, stride)
     return max_(windows, axis=3, keep=False)
@@ -329,7 +329,7 @@ def avg_pool2d(x: Any, *, n: Any, stride: Any) -> Any:
     stride:  how far the window moves, likewise; n by default
     gives:   f32[batch rows columns channels]
 
-    (avg-pool2d (reshape (arange 4) [1 2 2 1]) 2) ; => [[[[1.5]]]]
+    (avg-pool2d (reshape (arange 4) [1 2 2 1]) 2) ; => f32[1 1 1 1] [[[[1.5]]]]
     """
     windows, size = _pools(x, n, stride)
     return mul(sum_(windows, axis=3, keep=False), 1 / (size[0] * size[1]))

@@ -38,7 +38,7 @@ def any_(xp: Any, mask: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  bool[*m]
 
-    (any (> (array [1.0 3.0]) 2.0)) ; => true
+    (any (> (array [1.0 3.0]) 2.0)) ; => bool[] true
     """
     return reduce_over(xp, xp.any, mask, axis, keep)
 
@@ -55,7 +55,7 @@ def all_(xp: Any, mask: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  bool[*m]
 
-    (all (> (array [1.0 3.0]) 2.0)) ; => false
+    (all (> (array [1.0 3.0]) 2.0)) ; => bool[] false
     """
     return reduce_over(xp, xp.all, mask, axis, keep)
 
@@ -72,7 +72,7 @@ def count_where(xp: Any, mask: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (count-where (> (array [1.0 3.0]) 2.0)) ; => 1.0
+    (count-where (> (array [1.0 3.0]) 2.0)) ; => f32[] 1.0
     """
     return reduce_over(xp, xp.sum, mask, axis, keep, dtype="int64").astype("float32")
 

@@ -23,7 +23,8 @@ The signature is text in the language's own order:
     step:number=1      a static operand that may be left out
 
 Kinds of static operands: int, ints (an integer or a list of them), axes (an integer, a list, or nil for
-all), shape, dtype, bool, number, string, keyword, any.  The function receives `xp`, the array operands
+all), shape, dtype, bool, number, string, keyword, numbers (a number, or lists of them of any depth), pairs
+(a list of [before after]), padding (of a convolution).  The function receives `xp`, the array operands
 in the order of the signature (an absent keyword operand as None), and the static ones by keyword,
 `-` as `_` and a Python keyword with `_` behind it.
 

@@ -19,7 +19,7 @@ from sxi.primitives.shape import expand, reshape, shape_of, transpose
 
 
 def _malformed(subscripts: str, wanted: str) -> Refusal:
-    return Refusal(codes.WRONG_KIND, what="the subscripts", given=f'"{subscripts}"', wanted=wanted)
+    return Refusal(codes.WRONG_KIND, "subscripts", what="the subscripts", given=f'"{subscripts}"', wanted=wanted)
 
 
 def _read(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:

@@ -49,8 +49,10 @@ def _at_type(x: ArrayType, *ids: ArrayType) -> ArrayType:
         raise Refusal(codes.WRONG_NDIM, 0, wanted=f"{len(ids)} or more", ndim=x.ndim)
     try:
         shape = broadcast_shape(*ids)
-    except Refusal as refusal:  # which counts among the indices
-        raise Refusal(refusal.code, (refusal.operand or 0) + 1, **refusal.facts) from None
+    except Refusal as refusal:
+        if isinstance(refusal.operand, int):
+            refusal.operand += 1  # it counted among the indices
+        raise
     return x.with_shape(sized((*shape, *x.shape[len(ids) :])))
 
 

@@ -10,8 +10,9 @@ from sxi import codes
 from sxi.arraytype import CARRIERS, ArrayType, promote
 from sxi.codes import Refusal
 from sxi.primitives.declare import REAL, Array, case, composite, primitive
-from sxi.primitives.rules import axis_of, words
-from sxi.primitives.shape import can_hold, sized, squeeze
+from sxi.primitives.host import real
+from sxi.primitives.rules import axis_of
+from sxi.primitives.shape import MOST_ELEMENTS, can_hold, sized, squeeze
 
 
 def _same_but(axis: int | None, types: Sequence[ArrayType]) -> None:
@@ -213,24 +214,17 @@ def split(x: Any, *, n: int, axis: int) -> list[Any]:
 
 def _widths(x: ArrayType, widths: Any) -> tuple[tuple[int, int], ...]:
     """The widths of a padding, a pair an axis.  Refused where they are no such list."""
-    pairs = tuple(tuple(pair) if isinstance(pair, (list, tuple)) else (pair,) for pair in _listed(widths))
-    for pair in pairs:
-        if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
-            raise Refusal(codes.WRONG_KIND, 0, what="a width", given=words(pair), wanted="a pair of whole numbers")
-    if len(pairs) != x.ndim:
-        raise Refusal(codes.WRONG_NDIM, 0, wanted=len(pairs), ndim=x.ndim)
-    return tuple((sized([before])[0], sized([after])[0]) for before, after in pairs)
-
-
-def _listed(widths: Any) -> Sequence[Any]:
-    if isinstance(widths, (list, tuple)):
-        return widths
-    raise Refusal(codes.WRONG_KIND, 0, what="the padding", given=widths, wanted="a list of pairs")
+    if len(widths) != x.ndim:
+        raise Refusal(codes.WRONG_NDIM, 0, wanted=len(widths), ndim=x.ndim)
+    for width in [n for pair in widths for n in pair]:
+        if not 0 <= width <= MOST_ELEMENTS:
+            raise Refusal(codes.OUT_OF_BOUNDS, "widths", what="a width", given=width, low=0, high=MOST_ELEMENTS)
+    return tuple((before, after) for before, after in widths)
 
 
 def _pad_type(x: ArrayType, *, widths: Any, value: float) -> ArrayType:
     if not can_hold(x.dtype, value):
-        raise Refusal(codes.DOES_NOT_FIT, 0, value=value, dtype=x.dtype)
+        raise Refusal(codes.DOES_NOT_FIT, "value", value=value, dtype=x.dtype)
     pairs = _widths(x, widths)
     return x.with_shape(sized([n + before + after for n, (before, after) in zip(x.shape, pairs, strict=True)]))
 
@@ -243,7 +237,7 @@ def _pad_back(g: Any, out: Any, x: Any, *, widths: Any, value: float) -> Any:
 
 
 @primitive(
-    "pad", "x widths:any :value number=0.0", type=_pad_type, promote="-", vjp=(_pad_back,),
+    "pad", "x widths:pairs :value number=0.0", type=_pad_type, promote="-", vjp=(_pad_back,),
     sample=(REAL,),
     cases=(
         case((2, 3), widths=((1, 0), (0, 2)), value=0.0),
@@ -263,7 +257,7 @@ def pad(xp: Any, x: Array, *, widths: Any, value: float) -> Array:
     (pad (array [1 2]) [[1 2]]) ; => i32[5] [0 1 2 0 0]
     """
     shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
-    padded = xp.full(shape, value, dtype=x.dtype)
+    padded = xp.full(shape, real(value) if x.dtype.kind == "f" else value, dtype=x.dtype)
     inside = tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, widths, strict=True))
     padded[inside] = x
     return padded

@@ -10,12 +10,12 @@ from math import ceil, isfinite
 from typing import Any, TypeAlias
 
 from sxi import codes
-from sxi.arraytype import CARRIERS, FLOATS, ArrayType, fits
+from sxi.arraytype import CARRIERS, FLOATS, ArrayType, fits, of_literal
 from sxi.codes import Refusal
 from sxi.primitives.compare import cast
-from sxi.primitives.declare import REAL, Array, case, primitive
+from sxi.primitives.declare import REAL, Array, Emitter, Value, case, composite, primitive
 from sxi.primitives.host import real
-from sxi.primitives.shape import MOST_AXES, can_hold, sized, sum_to
+from sxi.primitives.shape import MOST_AXES, broadcast_to, can_hold, sized
 
 Number: TypeAlias = bool | int | float
 
@@ -56,33 +56,42 @@ def ones(xp: Any, *, shape: Sequence[int], dtype: str) -> Array:
     return xp.ones(shape, dtype=CARRIERS[dtype])
 
 
-def _full_type(value: ArrayType, *, shape: Sequence[int], dtype: str | None) -> ArrayType:
-    if value.ndim:
-        raise Refusal(codes.WRONG_NDIM, 0, wanted="no", ndim=value.ndim)
-    return ArrayType(dtype or value.dtype, sized(shape))
-
-
-def _full_back(g: Any, out: Any, value: Any, *, shape: Sequence[int], dtype: str | None) -> Any:
-    return cast(sum_to(g, shape=()), dtype=value.dtype)
+def _fill_type(*, number: Number, shape: Sequence[int], dtype: str) -> ArrayType:
+    return ArrayType(dtype, sized(shape))
 
 
 @primitive(
-    "full", "shape:shape value :dtype dtype=nil", type=_full_type, promote="-", vjp=(_full_back,), sample=(REAL,),
+    "fill", "number:number shape:shape dtype:dtype", type=_fill_type, promote="", vjp=None, sample=(), internal=True,
+    cases=(case(number=0.1, shape=(2, 3), dtype="f64"), case(number=2**40, shape=(), dtype="i64")),
+)  # fmt: skip
+def fill(xp: Any, *, number: Number, shape: Sequence[int], dtype: str) -> Array:
+    """`full` of a host number, rounded once."""
+    return xp.full(shape, real(number) if dtype in FLOATS else number, dtype=CARRIERS[dtype])
+
+
+@composite(
+    "full", "shape:shape value :dtype dtype=nil", promote="-", sample=(REAL,), needs_emitter=True,
     cases=(case((), shape=(2, 3), dtype=None), case((), shape=(), dtype="f64"), case((), shape=(0,), dtype=None)),
 )  # fmt: skip
-def full(xp: Any, value: Array, *, shape: Sequence[int], dtype: str | None) -> Array:
+def full(emitter: Emitter, value: Any, *, shape: Sequence[int], dtype: str | None) -> Any:
     """An array of one number.
 
     shape:  its lengths
-    value:  t[], or a host number
+    value:  t[], or a host number, which the type must be able to hold
     dtype:  its type, that of `value` by default
-    gives:  t[*shape]
+    gives:  t[*shape], with a gradient by value
 
     (full [3] 7) ; => i32[3] [7 7 7]
+    (full [2] 0.1 :dtype :f64) ; => f64[2] [0.1 0.1]
     """
-    made = xp.empty(shape, dtype=value.dtype if dtype is None else CARRIERS[dtype])
-    made[...] = value
-    return made
+    if isinstance(value, Value):
+        if value.ndim:
+            raise Refusal(codes.WRONG_NDIM, 0, wanted="no", ndim=value.ndim)
+        return broadcast_to(value if dtype is None else cast(value, dtype=dtype), shape=shape)
+    made = dtype or of_literal(value)
+    if not can_hold(made, value):
+        raise Refusal(codes.DOES_NOT_FIT, 0, value=value, dtype=made)
+    return emitter.apply(fill, (), {"number": value, "shape": shape, "dtype": made})
 
 
 def _eye_type(*, n: int, dtype: str) -> ArrayType:
@@ -206,9 +215,7 @@ def _layout(numbers: Any) -> tuple[tuple[int, ...], list[Number]]:
     while any(isinstance(x, (list, tuple)) for x in level):
         for x in level:
             if not isinstance(x, (list, tuple)):
-                raise Refusal(
-                    codes.WRONG_KIND, "numbers", what="an element beside a list", given=x, wanted="a list"
-                )
+                raise Refusal(codes.WRONG_KIND, "numbers", what="an element beside a list", given=x, wanted="a list")
             if len(x) != len(level[0]):
                 left, right = f"the list of {len(level[0])}", f"that of {len(x)} beside it"
                 raise Refusal(codes.SHAPES_DIFFER, "numbers", left=left, right=right)

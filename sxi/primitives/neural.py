@@ -16,6 +16,7 @@ from sxi.codes import Refusal
 from sxi.primitives.compare import where
 from sxi.primitives.declare import INDEX, MASK, POSITIVE, REAL, UNIT, Array, Value, case, composite, primitive
 from sxi.primitives.elementwise import add, div, mul, square, sub
+from sxi.primitives.host import real
 from sxi.primitives.linalg import matmul
 from sxi.primitives.reduce import mean, sum_
 from sxi.primitives.rules import axis_of, words
@@ -77,7 +78,7 @@ def softmax(xp: Any, x: Array, *, axis: int) -> Array:
     axis:   the axis along which the results sum to 1
     gives:  f32[*n]; NaN along an axis that holds a NaN, inf, or nothing but -inf
 
-    (softmax (array [0.0 0.0])) ; => [0.5 0.5]
+    (softmax (array [0.0 0.0])) ; => f32[2] [0.5 0.5]
     """
     e = xp.exp(_less_greatest(xp, x, axis))
     e /= xp.sum(e, axis=axis, keepdims=True)
@@ -98,7 +99,7 @@ def log_softmax(xp: Any, x: Array, *, axis: int) -> Array:
     axis:   the axis along which exp of the results sums to 1
     gives:  f32[*n]
 
-    (log-softmax (array [0.0])) ; => [0.0]
+    (log-softmax (array [0.0])) ; => f32[1] [0.0]
     """
     z = _less_greatest(xp, x, axis)
     return (z - xp.log(xp.sum(xp.exp(z), axis=axis, keepdims=True))).astype(x.dtype, copy=False)
@@ -205,12 +206,12 @@ def cross_entropy(logits: Any, labels: Any, weights: Any, *, smoothing: float, r
     reduce:     :mean, the sum over all labels of weight × loss over the sum of the weights; :none, each of those
     gives:      f32[], or f32[*b] under :none
 
-    (cross-entropy (zeros [2 1]) (array [0 0])) ; => 0.0
+    (cross-entropy (zeros [2 1]) (array [0 0])) ; => f32[] 0.0
     """
     if reduce not in ("mean", "none"):
-        raise Refusal(codes.WRONG_KIND, what=":reduce", given=f":{reduce}", wanted=":mean or :none")
+        raise Refusal(codes.WRONG_KIND, "reduce", what=":reduce", given=f":{reduce}", wanted=":mean or :none")
     if not 0 <= smoothing <= 1:
-        raise Refusal(codes.OUT_OF_BOUNDS, what=":smoothing", given=smoothing, low=0, high=1)
+        raise Refusal(codes.OUT_OF_BOUNDS, "smoothing", what=":smoothing", given=smoothing, low=0, high=1)
     at_least(1, logits)
     each = cross_entropy_each(logits, labels, smoothing=float(smoothing))
     if reduce == "mean" and not isinstance(weights, Value):
@@ -309,10 +310,10 @@ def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float) -> Any:
     eps:    added to the variance, the mean squared distance from the mean
     gives:  f32[*b n]
 
-    (layer-norm (array [2.0 2.0]) 1.0 0.5) ; => [0.5 0.5]
+    (layer-norm (array [2.0 2.0]) 1.0 0.5) ; => f32[2] [0.5 0.5]
     """
     at_least(1, x)
-    scaled = mul(standardize(x, eps=float(eps), centred=True), scale)
+    scaled = mul(standardize(x, eps=real(eps), centred=True), scale)
     _keeps(x, scaled, scale, 1)
     moved = add(scaled, bias)
     _keeps(x, moved, bias, 2)
@@ -331,10 +332,10 @@ def rms_norm(x: Any, scale: Any, *, eps: float) -> Any:
     eps:    added to the mean square
     gives:  f32[*b n]
 
-    (rms-norm (zeros [2]) 1.0) ; => [0.0 0.0]
+    (rms-norm (zeros [2]) 1.0) ; => f32[2] [0.0 0.0]
     """
     at_least(1, x)
-    scaled = mul(standardize(x, eps=float(eps), centred=False), scale)
+    scaled = mul(standardize(x, eps=real(eps), centred=False), scale)
     _keeps(x, scaled, scale, 1)
     return scaled
 
@@ -396,7 +397,7 @@ def attention(q: Any, k: Any, v: Any, mask: Any, *, causal: bool) -> Any:
     mask:    bool[*b m n] that broadcasts to the queries by keys; a query sees a key where it is true
     gives:   f32[batch heads m width]; NaN for a query that sees no key
 
-    (attention (ones [1 2]) (ones [1 2]) (ones [1 3])) ; => [[1.0 1.0 1.0]]
+    (attention (ones [1 2]) (ones [1 2]) (ones [1 3])) ; => f32[1 3] [[1.0 1.0 1.0]]
     """
     _attends(q, k, v, mask)
     scores = matmul(mul(q, 1 / sqrt(max(q.shape[-1], 1))), transpose(k))

@@ -7,7 +7,6 @@ and of arithmetic, which has one.
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from sxi import codes
@@ -16,6 +15,7 @@ from sxi.codes import Refusal
 from sxi.primitives.compare import cast, lt
 from sxi.primitives.declare import INTEGER, POSITIVE, REAL, Array, Domain, Emitter, Value, case, composite, primitive
 from sxi.primitives.elementwise import add, mul, sub
+from sxi.primitives.host import real
 from sxi.primitives.rules import broadcast_shape, words
 from sxi.primitives.shape import sized
 
@@ -117,7 +117,7 @@ def draw_integers_between(
 def _fill(shape: tuple[int, ...], result: tuple[int, ...]) -> None:
     if result != shape:
         raise Refusal(
-            codes.SHAPES_DIFFER, left=f"the shape {words(shape)}", right=f"that of the result, {words(result)}"
+            codes.SHAPES_DIFFER, "shape", left=f"the shape {words(shape)}", right=f"that of the result, {words(result)}"
         )
 
 
@@ -173,7 +173,7 @@ def uniform(emitter: Emitter, low: Any, high: Any, *, shape: tuple[int, ...], pl
     With `:low 0` no number reaches `high`; with another the sum may round to it.
 
     (shape (uniform [2 3])) ; => [2 3]
-    (all (< (uniform [100]) 1.0)) ; => true
+    (all (< (uniform [100]) 1.0)) ; => bool[] true
     """
     low, high = 0.0 if low is None else low, 1.0 if high is None else high
     for i, x in enumerate((low, high)):
@@ -181,7 +181,7 @@ def uniform(emitter: Emitter, low: Any, high: Any, *, shape: tuple[int, ...], pl
     drawn = emitter.apply(draw_uniform, (), {"shape": shape, "place": place})
     if isinstance(low, Value) or isinstance(high, Value):
         return _affine(drawn, high if _is(low, 0.0) else sub(high, low), low)
-    return _affine(drawn, float(high) - float(low), low)
+    return _affine(drawn, real(high) - real(low), low)
 
 
 @composite(
@@ -198,7 +198,7 @@ def integers(emitter: Emitter, low: Any, high: Any, *, shape: tuple[int, ...], p
 
     Bounds that are numbers leave at least one integer between them; where arrays leave none, the result is low.
 
-    (integers [3] :low 7 :high 8) ; => [7 7 7]
+    (integers [3] :low 7 :high 8) ; => i32[3] [7 7 7]
     """
     low = 0 if low is None else low
     if high is None:
@@ -209,9 +209,9 @@ def integers(emitter: Emitter, low: Any, high: Any, *, shape: tuple[int, ...], p
     if isinstance(low, Value) or isinstance(high, Value):
         return emitter.apply(draw_integers_between, (low, high), {"shape": shape, "place": place})
     if not -(2**63) <= low < 2**63:
-        raise Refusal(codes.OUT_OF_BOUNDS, 0, what=":low", given=low, low=-(2**63), high=2**63 - 1)
+        raise Refusal(codes.OUT_OF_BOUNDS, 0, what="low", given=low, low=-(2**63), high=2**63 - 1)
     if not low < high <= 2**63:
-        raise Refusal(codes.OUT_OF_BOUNDS, 1, what=":high", given=high, low=low + 1, high=2**63)
+        raise Refusal(codes.OUT_OF_BOUNDS, 1, what="high", given=high, low=low + 1, high=2**63)
     return emitter.apply(draw_integers, (), {"shape": shape, "low": low, "high": high, "place": place})
 
 
@@ -226,7 +226,7 @@ def bernoulli(emitter: Emitter, p: Any, *, shape: tuple[int, ...], place: str) -
     p:      f32[*m] or a number from 0 to 1; it broadcasts to the shape
     gives:  bool[*shape]
 
-    (bernoulli [2] :p 1.0) ; => [true true]
+    (bernoulli [2] :p 1.0) ; => bool[2] [true true]
     """
     p = 0.5 if p is None else p
     _refuse_mask(p, 0)
@@ -237,8 +237,8 @@ def bernoulli(emitter: Emitter, p: Any, *, shape: tuple[int, ...], place: str) -
     return mask
 
 
-def _probability(p: float, operand: int | None) -> None:
-    if isnan(p) or not 0 <= p <= 1:
+def _probability(p: float, operand: int | str) -> None:
+    if not 0 <= p <= 1:  # a NaN is not either
         raise Refusal(codes.OUT_OF_BOUNDS, operand, what="the probability", given=p, low=0, high=1)
 
 
@@ -255,7 +255,7 @@ def permutation(xp: Any, draws: Draws, *, n: int, place: str) -> Array:
     n:      a whole number
     gives:  i32[n]
 
-    (sort (permutation 4)) ; => [0 1 2 3]
+    (sort (permutation 4)) ; => i32[4] [0 1 2 3]
     """
     return draws.permutation(place, n)
 
@@ -284,7 +284,7 @@ def categorical(xp: Any, draws: Draws, logits: Array, *, place: str) -> Array:
     sums of exp(logit − greatest) are at most u times their whole sum, u drawn from [0, 1).  A logit of −inf
     is never drawn; a NaN, or nothing but −inf, gives class 0.
 
-    (categorical (array [-inf 0.0 -inf])) ; => 1
+    (categorical (array [-inf 0.0 -inf])) ; => i32[] 1
     """
     wide = logits.astype(xp.float64)
     sums = xp.cumsum(xp.exp(wide - xp.max(wide, axis=-1, keepdims=True)), axis=-1)
@@ -305,12 +305,12 @@ def dropout(emitter: Emitter, x: Any, *, p: float, place: str, training: bool) -
 
     A NaN or an infinity in x does not hide: times zero it is NaN.
 
-    (dropout (ones [3]) 0.0) ; => [1.0 1.0 1.0]
+    (dropout (ones [3]) 0.0) ; => f32[3] [1.0 1.0 1.0]
     """
     _refuse_mask(x, 0)
-    _probability(p, None)
+    _probability(p, "p")
     if p == 1:
-        raise Refusal(codes.OUT_OF_BOUNDS, what="the probability", given=p, low=0, high="below 1")
+        raise Refusal(codes.OUT_OF_BOUNDS, "p", what="the probability", given=p, low=0, high="below 1")
     if not training or p == 0:
         return x
     shape, dtype = (x.shape, x.dtype) if isinstance(x, Value) else ((), "f32")

@@ -101,7 +101,7 @@ def sum_(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (sum (array [1.0 2.0])) ; => 3.0
+    (sum (array [1.0 2.0])) ; => f32[] 3.0
     (sum (array [[1 2] [3 4]]) :axis 0) ; => i32[2] [4 6]
     """
     return _add_up(xp, xp.sum, x, axis, keep)
@@ -132,7 +132,7 @@ def prod(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (prod (array [2.0 3.0])) ; => 6.0
+    (prod (array [2.0 3.0])) ; => f32[] 6.0
     """
     return _add_up(xp, xp.prod, x, axis, keep)
 
@@ -153,7 +153,7 @@ def mean(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (mean (array [1.0 2.0 6.0])) ; => 3.0
+    (mean (array [1.0 2.0 6.0])) ; => f32[] 3.0
     """
     n = _number_of(x.shape, axis)
     if x.dtype == xp.bool_:
@@ -206,7 +206,7 @@ def max_(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (max (array [1.0 3.0 2.0])) ; => 3.0
+    (max (array [1.0 3.0 2.0])) ; => f32[] 3.0
     """
     return _extreme(xp, xp.max, x, axis, keep)
 
@@ -225,7 +225,7 @@ def min_(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (min (array [1.0 3.0 2.0])) ; => 1.0
+    (min (array [1.0 3.0 2.0])) ; => f32[] 1.0
     """
     return _extreme(xp, xp.min, x, axis, keep)
 
@@ -254,7 +254,7 @@ def argmax(xp: Any, x: Array, *, axis: int | None, keep: bool) -> Array:
     keep:   whether the reduced axis stays, with length 1
     gives:  i32[*m]
 
-    (argmax (array [1.0 3.0 2.0])) ; => 1
+    (argmax (array [1.0 3.0 2.0])) ; => i32[] 1
     """
     return _find(xp, xp.argmax, x, axis, keep)
 
@@ -271,7 +271,7 @@ def argmin(xp: Any, x: Array, *, axis: int | None, keep: bool) -> Array:
     keep:   whether the reduced axis stays, with length 1
     gives:  i32[*m]
 
-    (argmin (array [3.0 1.0 2.0])) ; => 1
+    (argmin (array [3.0 1.0 2.0])) ; => i32[] 1
     """
     return _find(xp, xp.argmin, x, axis, keep)
 
@@ -303,7 +303,7 @@ def var(x: Any, *, axis: Axes, keep: bool) -> Any:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (var (array [1.0 3.0])) ; => 1.0
+    (var (array [1.0 3.0])) ; => f32[] 1.0
     """
     return _in_f32(x, lambda x: _spread_about_mean(x, axis, keep))
 
@@ -317,7 +317,7 @@ def std(x: Any, *, axis: Axes, keep: bool) -> Any:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (std (array [1.0 5.0])) ; => 2.0
+    (std (array [1.0 5.0])) ; => f32[] 2.0
     """
     return _in_f32(x, lambda x: _root(_spread_about_mean(x, axis, keep)))
 
@@ -333,7 +333,7 @@ def norm(x: Any, *, axis: Axes, keep: bool) -> Any:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (norm (array [3.0 4.0])) ; => 5.0
+    (norm (array [3.0 4.0])) ; => f32[] 5.0
     """
     return _in_f32(x, lambda x: _root(sum_(square(x), axis=axis, keep=keep)))
 
@@ -361,7 +361,7 @@ def logsumexp(xp: Any, x: Array, *, axis: Axes, keep: bool) -> Array:
     keep:   whether a reduced axis stays, with length 1
     gives:  f32[*m]
 
-    (logsumexp (array [1000.0 1000.0]) :axis 0) ; => 1000.6932
+    (logsumexp (array [1000.0 1000.0]) :axis 0) ; => f32[] 1000.6932
     """
     shape = reduced_shape(x.shape, axis, keep)
     if x.size == 0:
