@@ -68,6 +68,7 @@ def suggest(word: str, candidates: Iterable[str]) -> str | None:
             continue
         rank = distance, candidate[:1] != word[:1], candidate
         best = min(best, rank) if best else rank
+        limit = best[0]
     return best[2] if best else None
 
 
