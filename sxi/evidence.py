@@ -71,7 +71,7 @@ def parts_of(guard: Guard, operand: Any) -> list[Part]:
         return [Part("count", "the count", operand, "", form_of(count))]
     mask = count.operands[0]
     arrays, test = _compared(mask)
-    names = ["compared", *[f"compared-{i}" for i in range(2, len(arrays) + 1)]]
+    names = [f"compared-{i}" if i > 1 else "compared" for i in range(1, len(arrays) + 1)]
     return [
         Part("mask", "the mask", mask, "", form_of(mask)),
         *[
@@ -91,7 +91,10 @@ def _behind(x: Any) -> Any:
 def _number(x: Any) -> bool | int | float | None:
     """The host number that `x` is, where it is one."""
     x = _behind(x)
-    value = x.static["value"] if isinstance(x, Op) and x.source == "constant" else x
+    of_static = {"constant": "value", "array": "numbers"}
+    value = x.static[of_static[x.name]] if isinstance(x, Op) and x.name in of_static else x
+    if isinstance(value, np.ndarray) and value.shape == ():
+        value = value.item()
     return value if isinstance(value, bool | int | float) else None
 
 
