@@ -111,7 +111,7 @@ def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
 def _check_params(tracer: Tracer) -> bool:
     if not tracer.registry.params and not tracer.registry.states:  # states alone learn too: k-means, for one
         what = "the objective makes no parameter and no state, so there is nothing to train"
-        contracts.run_options_are_consistent.refuse(tracer.run.span, what=what, help="")
+        contracts.run_options_are_consistent.refuse(tracer.run.span, what=what, help='(param "w" [3] :init zeros-init)')
     return True
 
 

@@ -109,6 +109,7 @@ TOO_DEEP = entry(
     "EVAL-009",
     "calls nest deeper than {limit}",
     "A recursion without end is stopped there; a fold does what a long recursion would.",
+    help="end the recursion by a host value, as (if (= n 0) … …), or write a fold",
     breaks="""
         (define (f n) (+ 1 (f n)))
         ;                  ^ E-EVAL-009

@@ -8,6 +8,7 @@ GRAPH_TOO_LARGE = entry(
     "EVAL-015",
     "the graph has more than {limit} operations",
     "A fold in a graph is unrolled: each turn records its operations. A turn a thousand times over is a shape.",
+    help="make the turns fewer, or one operation on a larger array of them",
     breaks="""
         (generator points (n) {:x (normal [n 3])})
         (objective (batch)

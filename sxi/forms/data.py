@@ -127,12 +127,13 @@ class _DataForm:
 
 
 def rows_of(record: DataRecord, span: Span) -> int:
-    """How many examples the data has.  Raises E-CONTRACT-014 where its arrays differ in that."""
+    """How many examples the data has.  Raises E-CONTRACT-014 where its arrays differ in that, E-RUN-013 at none."""
     sizes = data.leading_sizes(record.columns)
     contracts.leading_sizes_agree(span, name=record.name, sizes=sizes)
-    if not sizes:
+    rows = next(iter(sizes.values()), None)
+    if not rows:
         raise codes.DATA_EMPTY.at(span)
-    return next(iter(sizes.values())) or 0
+    return rows
 
 
 class ColumnArray(EagerArray):
