@@ -123,7 +123,7 @@ def greatest(a: Number, b: Number) -> Number:
 def powered(base: Number, exponent: Number) -> Number:
     """Exact for whole numbers of up to about 10,000 bits, otherwise binary64."""
     whole = not isinstance(base, float) and not isinstance(exponent, float) and exponent >= 0
-    if whole and (abs(base) < 2 or math.log2(abs(base)) * exponent <= _LONGEST):
+    if whole and (abs(base) < 2 or (exponent <= _LONGEST and math.log2(abs(base)) * exponent <= _LONGEST)):
         return base**exponent
     if whole:
         return -math.inf if base < 0 and exponent % 2 else math.inf

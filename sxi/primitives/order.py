@@ -133,7 +133,7 @@ def top_k(x: Any, *, k: int) -> list[Any]:
     numeric(x.type)
     axis = axis_of(-1, x.ndim)
     if not 0 <= k <= x.shape[axis]:
-        raise Refusal(codes.OUT_OF_BOUNDS, 0, what="the number of elements", given=k, low=0, high=x.shape[axis])
+        raise Refusal(codes.OUT_OF_BOUNDS, "k", what="the number of elements", given=k, low=0, high=x.shape[axis])
     # The least integer has no negative; -1 less it is the largest.
     places = argsort(neg(x) if x.type.is_float else sub(-1, x), axis=axis)
     both = (reorder(x, places, axis=axis), places)

@@ -22,8 +22,8 @@ def axis_of(axis: int, ndim: int, operand: int | None = 0) -> int:
     return axis % ndim
 
 
-def axes_of(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes a reduction is over, counted from 0, all for None.  Refused where one is named twice."""
+def axes_of(axis: int | Sequence[int] | None, ndim: int, operand: str = "axis") -> tuple[int, ...]:
+    """The axes that `operand` names, counted from 0, all for None.  Refused where one is named twice."""
     if axis is None:
         return tuple(range(ndim))
     given = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -31,7 +31,7 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     for a in axes:
         if axes.count(a) > 1:
             raise Refusal(
-                codes.SHAPES_DIFFER, 0, left=f"the axes {words(given)}", right=f"axes named once, not {a} twice"
+                codes.SHAPES_DIFFER, operand, left=f"the axes {words(given)}", right=f"axes named once, not {a} twice"
             )
     return axes
 

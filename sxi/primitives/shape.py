@@ -152,7 +152,7 @@ def _order(x: ArrayType, axes: int | Sequence[int] | None) -> tuple[int, ...]:
         if x.ndim < 2:
             raise Refusal(codes.WRONG_NDIM, 0, wanted="2 or more", ndim=x.ndim)
         return (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    order = axes_of(axes, x.ndim)
+    order = axes_of(axes, x.ndim, "axes")
     if len(order) != x.ndim:
         raise Refusal(codes.WRONG_NDIM, 0, wanted=len(order), ndim=x.ndim)
     return order
