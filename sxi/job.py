@@ -403,16 +403,17 @@ def load_state(runner: Runner, path: Path, *, goes_on: bool = True) -> dict[str,
     goes_on:  whether steps are to follow, so that the options that fix their order must be the same
     """
     arrays, rest = checkpoint.load(path)
+    code = codes.RESUME_DIFFERS if goes_on else codes.STATE_DIFFERS
     number = rest["stage"]
     names = [stage.name for stage in runner.stages]
     if number >= len(names) or names[number] != rest["stage_name"]:
         before, now = rest["stage_name"] or "none", names[number] if number < len(names) else "none"
-        raise codes.RESUME_DIFFERS.at(None, what=f"stage {number + 1} was {before} and is {now or 'none'}")
+        raise code.at(None, what=f"stage {number + 1} was {before} and is {now or 'none'}")
     if number != runner.stage:
         runner.enter(number)
     differences = list(_differences(runner, arrays, rest["fixed"] if goes_on else {}))
     if differences:
-        raise codes.RESUME_DIFFERS.at(None, what=differences[0], notes=tuple(differences[1:]))
+        raise code.at(None, what=differences[0], notes=tuple(differences[1:]))
     runner.state.load(arrays, runner.backend)
     runner.step, runner.taken = rest["step"], rest["taken"]
     runner.stage_start, runner.finished = rest["stage_start"], rest["finished"]
@@ -424,7 +425,7 @@ def _differences(runner: Runner, arrays: dict[str, Any], fixed: dict[str, Any]) 
     """How a program's parameters, states and options differ from those that were saved."""
     before = {name: typed(x) for name, x in arrays.items()}
     now = {name: str(type.with_dtype(OF_CARRIER[type.carrier])) for name, type in runner.state_types().items()}
-    for name in {**before, **now}:
+    for name in {**now, **before}:
         if before.get(name) != now.get(name):
             yield f"{name} was {before.get(name, 'nothing')} and is {now.get(name, 'nothing')}"
     for option, value in fixed.items():

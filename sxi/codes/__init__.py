@@ -128,6 +128,7 @@ from sxi.codes.use import (
     NOT_A_RUN,
     OUT_EXISTS,
     RESUME_DIFFERS,
+    STATE_DIFFERS,
     TWO_FOLDERS,
 )
 
@@ -211,6 +212,7 @@ __all__ = [
     "START_DIFFERS",
     "START_EMPTY",
     "START_LACKS",
+    "STATE_DIFFERS",
     "STATUS_NOT_READ",
     "STATUS_NOT_WRITTEN",
     "STRAY_CLOSER",

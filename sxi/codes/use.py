@@ -51,6 +51,13 @@ NO_PASSES = entry(
     "What `sxi evaluate` takes are the passes that the run's `:evaluate` names, and it names none.",
     help="add :evaluate [(NAME :data D)] to the file, then sxi run FILE --resume {path}",
 )
+STATE_DIFFERS = entry(
+    "USE-012",
+    "the saved state does not fit: {what}",
+    "The passes of a saved run are taken with the parameters and states it was saved with, of the shapes and types "
+    "they have there. A setting may change what data a pass reads, not what the model is made of.",
+    help="leave out the --set that changes it",
+)
 NO_SUCH_GRAPH = entry(
     "USE-008",
     "the run has no graph {name}; its graphs are {known}",
