@@ -15,6 +15,7 @@ from sxi.grad import gradients
 from sxi.graph import Graph, Op
 from sxi.guards import Guard, GuardTable
 from sxi.primitives import PRIMITIVES
+from sxi.primitives.host import real
 from sxi.primitives.declare import Value
 from sxi.series import Series, SeriesTable, matches
 from sxi.source import Span
@@ -203,7 +204,7 @@ class Trace(Frame):
         elif type != known.type:
             first = (Label(known.span, "first declared here"),)
             contracts.a_parameter_is_declared_alike(
-                site.span, labels=first, name=full, what="type", first=str(known.type), second=str(type)
+                site.span, labels=first, name=full, what="type", first=str(known.type), second=str(type), form="state"
             )
         return self.graph.input("state", full, known.type)
 
@@ -216,19 +217,21 @@ class Trace(Frame):
             declared = f"the states are {some_of(names)}" if names else "none is declared before"
             help = did_you_mean(full, names, '"{}"') or f'declare it before: (state "{name}" shape :init zeros-init)'
             raise codes.UNKNOWN_STATE.at(span, name=full, known=declared, help=help)
-        op = (
-            self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(float(value), known.type.dtype)
-        )
+        if not isinstance(value, Value) and not is_number(value):
+            raise codes.WRONG_KIND.at(
+                span, what=f"the next value of {full}", given=kind_of(value), wanted="an array or a number"
+            )
+        op = self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(real(value), "f32")
         if op.type.shape != known.type.shape or not (op.type.is_float or op.dtype == known.type.dtype):
             contracts.a_parameter_is_declared_alike.refuse(
                 span, labels=(Label(known.span, "the state is declared here"),), name=full, what="next value",
-                first=str(known.type), second=str(op.type),
+                first=str(known.type), second=str(op.type), form="state",
             )  # fmt: skip
         if self.training:  # a pass gives none
             given = self.recording.nexts.setdefault(full, [])
             if given and reduce != known.reduce:
                 contracts.a_parameter_is_declared_alike.refuse(
-                    span, name=full, what="reduce", first=f":{known.reduce}", second=f":{reduce}"
+                    span, name=full, what="reduce", first=f":{known.reduce}", second=f":{reduce}", form="state"
                 )
             known.reduce = reduce
             given.append(PRIMITIVES["stop-gradient"](self.graph.cast(op, known.type.dtype)))
