@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def builtin(
     """
 
     def entry(call: Call) -> Call:
-        BUILTINS[name] = Builtin(name, call, least, most, keywords, usage, call.__doc__ or "", takes_spans)
+        BUILTINS[name] = Builtin(name, call, least, most, keywords, usage, inspect.getdoc(call) or "", takes_spans)
         return call
 
     return entry
@@ -37,7 +38,19 @@ def builtin(
 def expect(args: list[Any], i: int, kinds: type | tuple[type, ...], wanted: str, name: str) -> None:
     """Refuse argument `i` where it is not of `kinds`; a bool is not a number here."""
     if not isinstance(args[i], kinds) or (isinstance(args[i], bool) and kinds is int):
-        raise Refusal(codes.WRONG_KIND, i, what=f"an operand of {name}", given=kind_of(args[i]), wanted=wanted)
+        help = _OF_AN_ARRAY.get(name, "") if isinstance(args[i], Value) else ""
+        raise Refusal(
+            codes.WRONG_KIND, i, what=f"an operand of {name}", given=kind_of(args[i]), wanted=wanted, help=help
+        )
+
+
+# What a list's function does to a list -> how the same is written of an array.
+_OF_AN_ARRAY = {
+    "nth": "of an array: (at x i)", "first": "of an array: (at x 0)", "rest": "of an array: (slice x 0 1 (dim x 0))",
+    "count": "of an array: (size x), or (dim x 0) for its rows", "append": "of arrays: (concat [x y])",
+    "reverse": "of an array: (flip x)", "map": "an array's functions are elementwise: (f x)",
+    "filter": "of an array: (where mask x 0.0)",
+}  # fmt: skip
 
 
 def check_size(size: int, name: str, kind: str, span: Span) -> None:
@@ -50,13 +63,19 @@ def check_size(size: int, name: str, kind: str, span: Span) -> None:
 
 @builtin("list", "(list e …)", 0, None)
 def list_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The list of the values."""
+    """The list of the values.
+
+    (list 1 :two [3]) ; => [1 :two [3]]
+    """
     return list(args)
 
 
 @builtin("nth", "(nth list i)", 2, 2)
 def nth(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The element at place i, counted from 0, or from the end where i is negative."""
+    """The element at place i, counted from 0, or from the end where i is negative.
+
+    (nth [10 20 30] -1) ; => 30
+    """
     items, i = args
     expect(args, 0, list, "a list", "nth")
     expect(args, 1, int, "a whole number", "nth")
@@ -67,7 +86,10 @@ def nth(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> An
 
 @builtin("first", "(first list)", 1, 1)
 def first(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The first element."""
+    """The first element.
+
+    (first [10 20 30]) ; => 10
+    """
     expect(args, 0, list, "a list", "first")
     if not args[0]:
         raise codes.NO_SUCH_ELEMENT.at(span, count=0, index=0)
@@ -76,14 +98,20 @@ def first(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> 
 
 @builtin("rest", "(rest list)", 1, 1)
 def rest(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The list without its first element."""
+    """The list without its first element.
+
+    (rest [10 20 30]) ; => [20 30]
+    """
     expect(args, 0, list, "a list", "rest")
     return args[0][1:]
 
 
 @builtin("append", "(append list …)", 0, None)
 def append(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The lists joined."""
+    """The lists joined.
+
+    (append [1 2] [] [3]) ; => [1 2 3]
+    """
     for i in range(len(args)):
         expect(args, i, list, "a list", "append")
     check_size(sum([len(a) for a in args]), "append", "a list", span)
@@ -92,21 +120,31 @@ def append(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) ->
 
 @builtin("reverse", "(reverse list)", 1, 1)
 def reverse(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The list from its end."""
+    """The list from its end.
+
+    (reverse [1 2 3]) ; => [3 2 1]
+    """
     expect(args, 0, list, "a list", "reverse")
     return args[0][::-1]
 
 
 @builtin("count", "(count list)", 1, 1)
 def count(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """How many elements a list, keys a record, or characters a string has."""
+    """How many elements a list, keys a record, or characters a string has.
+
+    (count {:x 1 :y 2}) ; => 2
+    """
     expect(args, 0, (list, dict, str), "a list, a record or a string", "count")
     return len(args[0])
 
 
 @builtin("range", "(range from to step)", 1, 3)
 def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """Whole numbers: (range 3) is [0 1 2], (range 1 7 2) is [1 3 5]."""
+    """The list of whole numbers from `from`, 0 where only `to` is given, to before `to`.
+
+    (range 3) ; => [0 1 2]
+    (range 1 7 2) ; => [1 3 5]
+    """
     for i in range(len(args)):
         expect(args, i, int, "a whole number", "range")
     if len(args) == 3 and args[2] == 0:
@@ -119,7 +157,10 @@ def range_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) ->
 
 @builtin("map", "(map f list)", 2, 2)
 def map_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The list of f of each element."""
+    """The list of f of each element.
+
+    (map (lambda (n) (* n n)) [1 2 3]) ; => [1 4 9]
+    """
     f, items = args
     expect(args, 1, list, "a list", "map")
     return _each(frame, f, items, span)
@@ -127,7 +168,10 @@ def map_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 
 @builtin("filter", "(filter f list)", 2, 2)
 def filter_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The elements for which f holds."""
+    """The elements for which f holds.
+
+    (filter (lambda (n) (> n 1)) [1 2 3]) ; => [2 3]
+    """
     f, items = args
     expect(args, 1, list, "a list", "filter")
     kept = _each(frame, f, items, span)
@@ -149,7 +193,10 @@ def _each(frame: Any, f: Any, items: list[Any], span: Span) -> list[Any]:
 
 @builtin("str", "(str e …)", 0, None)
 def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The values as one string, without separators."""
+    """The values as one string, without separators.
+
+    (str "layer" 3 "/w") ; => "layer3/w"
+    """
     parts = []
     for i, a in enumerate(args):
         if isinstance(a, Value):
@@ -169,7 +216,10 @@ def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 
 @builtin("get", "(get record :key default)", 2, 3)
 def get(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """A field of a record; where it has none, the default if one is given."""
+    """A field of a record; where it has none, the default if one is given.
+
+    (get {:x 1} :y 0) ; => 0
+    """
     record, key, *default = args
     expect(args, 0, dict, "a record", "get")
     expect(args, 1, (Key, str), "a keyword", "get")
@@ -183,27 +233,39 @@ def get(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> An
 
 @builtin("with", "(with record :key e …)", 1, 1, ("*",))
 def with_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The record with fields added or replaced."""
+    """The record with fields added or replaced.
+
+    (with {:x 1} :y 2) ; => {:x 1 :y 2}
+    """
     expect(args, 0, dict, "a record", "with")
     return {**args[0], **keywords}
 
 
 @builtin("keys", "(keys record)", 1, 1)
 def keys(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The keys of a record, in their order."""
+    """The keys of a record, in their order.
+
+    (keys {:x 1 :y 2}) ; => [:x :y]
+    """
     expect(args, 0, dict, "a record", "keys")
     return [Key(k) for k in args[0]]
 
 
 @builtin("shape", "(shape x)", 1, 1)
 def shape(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The lengths of an array's axes, a list of whole numbers; [] for a number."""
+    """The lengths of an array's axes, a list of whole numbers; [] for a number.
+
+    (shape (ones [2 3])) ; => [2 3]
+    """
     return list(_shape(args[0], "shape"))
 
 
 @builtin("size", "(size x)", 1, 1)
 def size(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """How many elements an array has."""
+    """How many elements an array has.
+
+    (size (ones [2 3])) ; => 6
+    """
     total = 1
     for n in _shape(args[0], "size"):
         total *= n
@@ -212,7 +274,10 @@ def size(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
 
 @builtin("dim", "(dim x axis)", 2, 2)
 def dim(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The length of one axis, which may count from the end."""
+    """The length of one axis, which may count from the end.
+
+    (dim (ones [2 3]) -1) ; => 3
+    """
     lengths = _shape(args[0], "dim")
     expect(args, 1, int, "a whole number", "dim")
     if not -len(lengths) <= args[1] < len(lengths):
@@ -230,13 +295,19 @@ def _shape(x: Any, name: str) -> tuple[int, ...]:
 
 @builtin("grad", "(grad f)", 1, 1)
 def grad(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The function that gives the gradient of f by its first argument."""
+    """The function that gives the gradient of f by its first argument.
+
+    ((grad (lambda (x) (sum (square x)))) (array [1.0 -2.0])) ; => f32[2] [2.0 -4.0]
+    """
     return Gradient(_function(args[0], "grad"), with_value=False)
 
 
 @builtin("value-and-grad", "(value-and-grad f)", 1, 1)
 def value_and_grad(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> Any:
-    """The function that gives [value gradient] of f by its first argument."""
+    """The function that gives [value gradient] of f by its first argument.
+
+    (nth ((value-and-grad square) 3.0) 1) ; => f32[] 6.0
+    """
     return Gradient(_function(args[0], "value-and-grad"), with_value=True)
 
 

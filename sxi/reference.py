@@ -17,7 +17,7 @@ from sxi.primitives import PRIMITIVES
 from sxi.primitives.declare import Primitive
 from sxi.program import load_source
 from sxi.source import Source
-from sxi.values import Definition, Function
+from sxi.values import Builtin, Definition, Function
 
 # The module that declares a primitive -> the heading it stands under; the order of the page.
 GROUPS = {
@@ -57,8 +57,8 @@ _HOST_HEAD = """\
 
 They work on lists, records, strings and shapes, which are known before a step is taken.
 
-| usage | gives |
-| --- | --- |
+| usage | gives | for example |
+| --- | --- | --- |
 """
 _LIBRARY_HEAD = """\
 # The library
@@ -140,9 +140,15 @@ def page_of_primitives() -> str:
     for module, primitives in groups.items():
         parts.append(f"## {GROUPS[module]}\n")
         parts += [_entry(p.name, p.usage, p.doc) for p in primitives]
-    rows = [(b.usage, " ".join(b.doc.split())) for b in BUILTINS.values()]
-    parts.append(_HOST_HEAD + "".join([f"| `{call}` | {_escaped(doc)} |\n" for call, doc in rows]))
+    parts.append(_HOST_HEAD + "".join([_row(b) for b in BUILTINS.values()]))
     return "\n".join(parts)
+
+
+def _row(builtin: Builtin) -> str:
+    """A function of host values as a row: how it is called, what it gives, an example with its value."""
+    told, _, _ = builtin.doc.partition("\n\n")
+    shown = "<br>".join([f"`{expression}` gives `{value}`" for expression, value in builtin.examples])
+    return f"| `{builtin.usage}` | {_escaped(' '.join(told.split()))} | {shown} |\n"
 
 
 def library() -> dict[str, list[Any]]:

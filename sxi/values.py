@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sxi.arraytype import ArrayType
-from sxi.primitives.declare import Primitive, Value
+from sxi.primitives.declare import Primitive, Value, examples_of
 from sxi.source import Span
 
 Node: TypeAlias = Callable[[Any, list[Any]], Any]  # (frame, env) -> value
@@ -96,6 +96,11 @@ class Builtin:
     usage: str
     doc: str
     takes_spans: bool = False
+
+    @property
+    def examples(self) -> list[tuple[str, str]]:
+        """The `(expression) ; => value` lines of the docstring."""
+        return examples_of(self.doc)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -188,8 +188,7 @@ class Primitive:
     @property
     def examples(self) -> list[tuple[str, str]]:
         """The `(expression) ; => value` lines of the docstring."""
-        split = (line.partition("; =>") for line in self.doc.splitlines())
-        return [(expression.strip(), value.strip()) for expression, arrow, value in split if arrow]
+        return examples_of(self.doc)
 
     def policy(self, index: int) -> str:
         """How operand `index` is promoted: `-`, `s` or `f`."""
@@ -204,6 +203,12 @@ class Primitive:
             if p.python_name not in static and p.default is not REQUIRED:
                 static[p.python_name] = p.default
         return emitter.apply(self, operands, static)
+
+
+def examples_of(doc: str) -> list[tuple[str, str]]:
+    """The `(expression) ; => value` lines of a docstring."""
+    split = (line.partition("; =>") for line in doc.splitlines())
+    return [(expression.strip(), value.strip()) for expression, arrow, value in split if arrow]
 
 
 PRIMITIVES: dict[str, Primitive] = {}
