@@ -470,7 +470,15 @@ def test_every_command_has_help_and_is_listed(session: Session) -> None:
         (",type (fold (n 0) (i (range 3)) (+ n i))", ["the number 3"]),
         (",type {:a (zeros [2]) :b 1}", ["a record", "  a f32[2]", "  b the number 1"]),
         (",graph (+ (ones [2]) 1.0)", ["%0 f32[2] = (ones :dtype f32 :shape [2])", "%1 f32[2] = (+ %0 1.0)"]),
-        (",doc nth", ["(nth list i)", "The element at place i, counted from 0, or from the end where i is negative."]),
+        (
+            ",doc nth",
+            [
+                "(nth list i)",
+                "The element at place i, counted from 0, or from the end where i is negative.",
+                "",
+                "(nth [10 20 30] -1) ; => 30",
+            ],
+        ),
         (",doc guard", ['(guard "name" count :key value …)', "Counts `count`, a numeric scalar, and gives it back."]),
         (",series", ["there are no series yet"]),
         (",guards", ["there are no guards"]),
