@@ -468,7 +468,9 @@ class Runner:
         made = plan.generators[variant]
         if made is not None:
             self.draws.at(0, number)
-            for name, x in zip(made[1], made[0].run(given, self.draws), strict=True):
+            # every pass sees the same examples, as at step 0
+            self._give_step(inputs, made[0], 0)
+            for name, x in zip(made[1], made[0].run(inputs, self.draws), strict=True):
                 inputs["batch", name] = x
         elif isinstance(option.data, DataRecord):
             rows = option.data.splits[option.split][batch] if option.split else batch

@@ -52,6 +52,13 @@ FOUND = [
     ('(data d (npz "a\\u{0}b"))', "E-RUN-002"),
     # a parameter past any memory: its gradient has no place for the refusal
     (RUN.format('(sum (param "v" [1000000 1000000] :init ones-init))', SGD), "E-SHAPE-005"),
+    # the step in a generator that a pass calls
+    (
+        "(generator points (n) {:x (* (ones [n]) (cast (step) :f32))})\n"
+        f"(objective (batch) (sum {W}))\n(evaluate look (batch) (metric \"x\" (sum (:x batch))))\n"
+        f"(run r :data points :steps 2 {SGD} :evaluate [(look :data points :examples 3)])",
+        None,
+    ),
     # an objective that is a number past binary64
     (RUN.format(f"(begin {W} {'1' * 400})", SGD), None),
 ]  # fmt: skip
