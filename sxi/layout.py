@@ -200,7 +200,7 @@ class Gathering:
         if self._extremes[0]:
             _, extreme_slots, signs = self._extremes
             extremes = values[n_counts + n_sums :]
-            signed = [-x if sign < 0 else x for x, sign in zip(extremes, signs, strict=True)]
+            signed = [_negated(backend, x) if sign < 0 else x for x, sign in zip(extremes, signs, strict=True)]
             backend.tally_maximum(counters, extreme_slots, signed)
 
     def _without_last(self, sums: Sequence[Array], slots: Sequence[int]) -> tuple[list[Array], list[int]]:
@@ -212,6 +212,11 @@ class Gathering:
         ]
         kept = [(x, slot) for x, slot, kind in zip(sums, slots, kinds, strict=True) if kind != "last"]
         return [x for x, _ in kept], [slot for _, slot in kept]
+
+
+def _negated(backend: Backend, x: Array) -> Array:
+    """-x in f64: the smallest whole number of a type has no negative in it."""
+    return backend.xp.negative(x, dtype="float64") if hasattr(x, "dtype") else -x
 
 
 def cleared(backend: Backend, size: int, layouts: Sequence[Layout]) -> Array:

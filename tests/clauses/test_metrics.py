@@ -30,6 +30,13 @@ def test_over_the_microbatches_of_a_step(device_program: Program, rows: list[flo
         assert done.points(name) == [(1, first), (2, second)]
 
 
+def test_the_smallest_whole_number_is_the_smallest(device_program: Program) -> None:
+    for dtype, rows in (("i32", [-(2.0**31), 3.0]), ("i64", [-(2.0**63), 3.0])):
+        value = f"(cast {column('x')} :{dtype})"
+        done = device_program.run(training(f"{metrics(value)} still", batch=2, steps=1), x=rows)
+        assert [only(done.values(name)) for name in ("min", "max")] == [rows[0], 3.0]
+
+
 def test_over_the_evaluations_in_a_microbatch_and_its_microbatches(device_program: Program) -> None:
     body = f"(fold (acc still) (i (range 3)) (begin {metrics('(+ i (sum (:x batch)))')} acc))"
     done = device_program.run(training(body, batch=2, steps=1), x=[10.0, 5.0])
