@@ -52,7 +52,7 @@ def primitive_call(
                 key.span, form=primitive.name, what=f":{key.name} is given twice", help=primitive.usage
             )
         keywords[param.name] = value
-    check_counts(primitive, len(positional), form.span, infix_repair(form) if len(positional) > 1 else "")
+    check_counts(primitive, len(positional), form.span, _count_repair(primitive, form, positional))
     number = scope.number(primitive.name) if primitive.draws else ""
     bound = _by_position(primitive, positional)
     forms = {**{p.name: f for p, f in bound}, **keywords}
@@ -157,6 +157,31 @@ def infix_repair(form: Group) -> str:
     return ""
 
 
+# What reduces one array -> what takes two.
+_OF_TWO_ARRAYS = {"max": "maximum", "min": "minimum"}
+
+
+def _count_repair(primitive: Primitive, form: Group, positional: Sequence[Form]) -> str:
+    """How a call that has too many operands was probably meant."""
+    takes = [p for p in primitive.params if not p.by_keyword]
+    if len(positional) <= len(takes) or not takes or takes[-1].many:
+        return ""
+    infix = infix_repair(form)
+    if infix:
+        return infix
+    texts = [_short(f) for f in positional]
+    if primitive.name in _OF_TWO_ARRAYS:
+        return f"elementwise of two arrays: ({_OF_TWO_ARRAYS[primitive.name]} {' '.join(texts)})"
+    if takes[0].listed or takes[0].kind == "shape":
+        return f"one list: ({primitive.name} [{' '.join(texts)}])"
+    named = next((p for p in primitive.params if p.by_keyword), None)
+    if named is None:
+        return ""
+    rest = texts[len(takes) :]
+    value = rest[0] if len(rest) == 1 else f"[{' '.join(rest)}]"
+    return f"the rest by keyword: ({' '.join([primitive.name, *texts[: len(takes)], f':{named.name}', value])})"
+
+
 def _check_keywords_last(primitive: Primitive, positional: Sequence[Form]) -> None:
     """Refuse a keyword of the primitive that stands among its operands: before one, or without a value."""
     takes = [p.name for p in primitive.params if p.by_keyword]
@@ -240,6 +265,7 @@ def _listed(primitive: Primitive, param: Param, value: Any, site: CallSite) -> l
             what=what,
             given=kind_of(value) if value != [] else "the empty list",
             wanted="a list of arrays",
+            help="" if value == [] else f"write a list of them: ({primitive.name} [x y …])",
         )
     return value
 
@@ -304,13 +330,23 @@ def static_operand(primitive: Primitive, param: Param, value: Any, site: CallSit
     if _holds_array(value):
         refuse_array(primitive.name, value, span, site.parts.get(param.name, []))
     if not holds(value) and not (value is None and param.default is None):
-        help = did_you_mean(value.name, CARRIERS, ":{}") if param.kind == "dtype" and isinstance(value, Key) else ""
+        help = _static_repair(param, value)
         what = f"{param.name} of {primitive.name}"
         if param.kind == "numbers" and isinstance(value, list):
             value = next(e for e in _leaves(value) if not _holds_numbers(e))
             what, wanted = f"an element of {primitive.name}", "a number"
         raise codes.WRONG_KIND.at(span, what=what, given=kind_of(value), wanted=wanted, help=help)
     return _frozen(value)
+
+
+def _static_repair(param: Param, value: Any) -> str:
+    """How a static operand of another kind was probably meant."""
+    if param.kind == "dtype" and isinstance(value, Key | str):
+        name = value.name if isinstance(value, Key) else value
+        return f"write :{name}" if name in CARRIERS else did_you_mean(name, CARRIERS, ":{}")
+    if param.kind == "shape" and _whole(value):
+        return f"a shape is a list: [{value}]"
+    return ""
 
 
 def parts_of(form: Form) -> list[Span]:

@@ -24,6 +24,8 @@ from sxi.stages import check_stages
 from sxi.tracing import Tracer
 
 MOST_ERRORS = 20
+# What begins a comment in other languages, and is a name here.
+COMMENTS_ELSEWHERE = ("#", "//", "--")
 # 10,000 calls that nest, 40 of Python's frames each; these live on its heap, not on the C stack.
 MOST_FRAMES = 400_000
 
@@ -130,9 +132,20 @@ class _Findings:
 
 
 def _causes_of_reading(errors: list[SxiError]) -> list[SxiError]:
-    """Where text could not be read, a name may be unknown only because its definition was not read."""
+    """Where text could not be read, a name may be unknown only because its definition was not read.
+
+    Nor is a name behind what begins a comment elsewhere an error of its own.
+    """
     unread = [e for e in errors if e.family == "READ" or e.code == codes.BAD_IMPORT.code]
-    return [e for e in errors if not unread or e.code != codes.UNKNOWN_NAME.code]
+    unknown = [e.span for e in errors if e.code == codes.UNKNOWN_NAME.code and e.span is not None]
+    comments = {(s.source, s.line): s for s in unknown if s.text in COMMENTS_ELSEWHERE and s.column == 1}
+
+    def is_cause(error: SxiError) -> bool:
+        if error.code != codes.UNKNOWN_NAME.code or error.span is None:
+            return True
+        return not unread and comments.get((error.span.source, error.span.line), error.span) is error.span
+
+    return [e for e in errors if is_cause(e)]
 
 
 def _causes_of_evaluating(failures: list[Failure], loaded: Loaded) -> list[SxiError]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sxi import codes, contracts, series
 from sxi.backends import Backend
+from sxi.errors import Label
 from sxi.guards import metadata_text
 from sxi.layout import Gathering, Layout
 from sxi.options import Pass, Run, run_of
@@ -99,9 +100,11 @@ def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
     if len(runs) != 1:
         span = runs[1].span if runs else None
         what = "the file has no run" if not runs else "the file has more than one run"
+        example = "(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))"
         contracts.run_options_are_consistent.refuse(
-            span, what=what, help="(run NAME :data D :steps 100 :optimizer (adamw :lr 1e-3))"
-        )
+            span, what=what, labels=(Label(runs[0].span, "the first"),) if runs else (),
+            help="take one of the two out" if runs else example,
+        )  # fmt: skip
     run = run_of(runs[0], frame)
     for name, value in options.items():
         setattr(run, name, value)

@@ -117,7 +117,7 @@ class Eager(Frame):
 
     def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
         contracts.parameters_are_made_by_the_model(
-            site.span, form="param", context=self.context or "the top level of a file"
+            site.span, form="param", context=self.context or "top level of a file"
         )
         raise AssertionError("the rule refuses")
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
 from sxi import codes
-from sxi.calls import bind_call, infix_repair, primitive_call, unknown_keyword
+from sxi.calls import LONGEST_CALL_SHOWN, bind_call, infix_repair, primitive_call, unknown_keyword
 from sxi.codes import Refusal
 from sxi.errors import Label, SxiError
 from sxi.graph import Link
 from sxi.names import Module, Scope, Variable, dropped_reports, report_identity
-from sxi.primitives.declare import Primitive
+from sxi.primitives.declare import Primitive, Value
 from sxi.reader import Form, Group, Keyword, Number, Quote, Symbol, Text
 from sxi.source import Span
 from sxi.suggest import INSTEAD, did_you_mean
@@ -106,7 +106,16 @@ def resolve_symbol(name: str, span: Span, scope: Scope) -> Node:
     if name in FORMS:
         malformed(Symbol(name, span), name, "a special form is not a value", help=f"write {USAGE[name]}")
     known = [*scope.visible_names(), *FORMS, *CONSTANTS]
-    raise codes.UNKNOWN_NAME.at(span, name=name, help=INSTEAD.get(name) or did_you_mean(name, known))
+    repair = INSTEAD.get(name) or _as_a_call(name, scope) or did_you_mean(name, known)
+    raise codes.UNKNOWN_NAME.at(span, name=name, help=repair)
+
+
+def _as_a_call(name: str, scope: Scope) -> str:
+    """How `x.f`, of a name that is bound, is written: a call of a function, or a field of a record."""
+    owner, dot, part = name.rpartition(".")
+    if not dot or not part or scope.lookup(owner) is None:
+        return ""
+    return f"write ({part if scope.lookup(part) is not None else f':{part}'} {owner})"
 
 
 def _cell_reader(slot: int, name: str, span: Span) -> Node:
@@ -140,7 +149,9 @@ def _resolve_record(form: Group, scope: Scope) -> Node:
     nodes: list[Node] = []
     for key, value in zip(form.items[::2], form.items[1::2], strict=True):
         if not isinstance(key, Keyword):
-            malformed(key, "{}", "a record's key is a keyword", help="{:x 1 :y 2}")
+            meant = key.name.rstrip(":") if isinstance(key, Symbol) else ""
+            help = f"{{:{meant} …}}" if meant else "{:x 1 :y 2}"
+            malformed(key, "{}", "a record's key is a keyword", help=help)
         if key.name in names:
             malformed(key, "{}", f":{key.name} is given twice", help="")
         names.append(key.name)
@@ -197,8 +208,8 @@ def _resolve_call(form: Group, scope: Scope) -> Node:
         try:
             return call_value(frame, f, args, given, span, number, head_span, spans)
         except SxiError as error:
-            if error.span is head_span and not error.help:
-                error.help = infix_repair(form)
+            if error.span is head_span:
+                error.help = infix_repair(form) or error.help
             raise
 
     return node
@@ -278,6 +289,8 @@ def call_function(
     body = f.body
     if len(args) != body.arity:
         raise _wrong_count(f, args, span)
+    if body.keywords or keywords:
+        _check_keywords(f, keywords, span, keys or {})
     env = [*args, *[None] * (body.size - body.arity), *f.captured]
     outer, outer_scope = frame.call, frame.scope
     if number:
@@ -289,13 +302,12 @@ def call_function(
         frame.scope = (f.model,)
     try:
         if body.keywords or keywords:
-            _bind_keywords(frame, f, keywords, env, span, keys or {})
+            _bind_keywords(frame, f, keywords, env)
         value = None
         for node in body.nodes:
             value = node(frame, env)
     except SxiError as error:
-        # what is said of the call itself is said where it stands
-        if number and error.span is not span:
+        if number:
             error.chain.append((f.name, span))
         raise
     except RecursionError:
@@ -316,17 +328,22 @@ def _wrong_count(f: Function, args: list[Any], span: Span) -> SxiError:
     )  # fmt: skip
 
 
-def _bind_keywords(frame: Any, f: Function, given: dict[str, Any], env: Env, span: Span, keys: dict[str, Span]) -> None:
+def _check_keywords(f: Function, given: dict[str, Any], span: Span, keys: dict[str, Span]) -> None:
+    """Refuse a keyword that `f` does not take, and the lack of one that it needs."""
     takes = f.body.keywords
     for name in given:
         if name not in takes:
             raise unknown_keyword(keys.get(name, span), f.name, name, takes, usage_of(f))
-    for name, (slot, default) in takes.items():
+    for name, (_, default) in takes.items():
+        if default is None and name not in given:
+            raise missing_keyword(f, name, span)
+
+
+def _bind_keywords(frame: Any, f: Function, given: dict[str, Any], env: Env) -> None:
+    for name, (slot, default) in f.body.keywords.items():
         if name in given:
             env[slot] = given[name]
-        elif default is None:
-            raise missing_keyword(f, name, span)
-        else:
+        elif default is not None:
             env[slot] = default(frame, env)
 
 
@@ -369,7 +386,18 @@ def call_value(
         if f.name not in args[0]:
             raise no_such_key(f.name, args[0], span)
         return args[0][f.name]
-    raise codes.NOT_A_FUNCTION.at(head or span, given=kind_of(f))
+    raise codes.NOT_A_FUNCTION.at(head or span, given=kind_of(f), help=_as_an_element(f, args))
+
+
+def _as_an_element(f: Any, args: list[Any]) -> str:
+    """How an element is taken of what was called as if it were a function."""
+    if not args:
+        return ""
+    if isinstance(f, Value):
+        return "of an array: (at x i)"
+    if isinstance(f, list):
+        return "of a list: (nth list i)"
+    return "of a record: (:key record)" if isinstance(f, dict) else ""
 
 
 def _call_builtin(
@@ -393,7 +421,7 @@ def _call_builtin(
             value = f.call(frame, args, keywords, span)
     except Refusal as refusal:
         error = refusal.error()
-        error.span = span if refusal.operand is None else places[refusal.operand]
+        error.span = places[refusal.operand] if isinstance(refusal.operand, int) else span
         raise error from None
     frame.call = outer
     return value
@@ -442,7 +470,9 @@ def resolve_function(
 ) -> tuple[Body, Scope]:
     """A function's body; what it captures is found in `scope` when the function is made."""
     if not isinstance(parameters, Group) or parameters.bracket != "(":
-        malformed(parameters, owner.head, "the parameters are a list of names in parentheses")
+        shown = f"({parameters.span.text[1:-1]})" if isinstance(parameters, Group) else f"({parameters.span.text})"
+        what = "the parameters are a list of names in parentheses"
+        malformed(parameters, owner.head, what, help=f"write {shown}" if len(shown) <= LONGEST_CALL_SHOWN else None)
     inner = Scope(scope, scope.module, context or scope.context)
     made = Body(name, owner.span, 0)
     items = list(parameters.items)

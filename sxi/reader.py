@@ -423,7 +423,11 @@ class _Reading:
     def nothing_follows(self, frame: _Frame) -> None:
         """Report the prefixes that stand before the bracket that closes `frame`."""
         prefix, start = frame.prefixes[-1]
-        self.errors.append(codes.NOTHING_FOLLOWS.at(self.place(start, start + len(prefix)), prefix=prefix))
+        # 'abc' is a quoted name and a quote of what follows
+        is_string = prefix == "'" and self.text[start - 1 : start].isalnum()
+        help = 'a string stands in double quotes: "…"' if is_string else None
+        place = self.place(start, start + len(prefix))
+        self.errors.append(codes.NOTHING_FOLLOWS.at(place, prefix=prefix, help=help))
 
     def finish(self) -> None:
         """Report what the end of the text leaves open; whole forms begun in column 1 within it are kept."""

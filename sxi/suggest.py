@@ -14,7 +14,7 @@ ELSEWHERE = {
     "len": "count", "length": "count", "string-append": "str", "require": "import", "include": "import",
     "none": "nil", "null": "nil", "True": "true", "#t": "true", "False": "false", "#f": "false",
     "==": "=", "eq?": "=", "equal": "=", "!=": "/=", "!": "not", "&&": "and", "||": "or", "%": "mod",
-    "remainder": "mod", "//": "quotient", "floordiv": "quotient", "**": "pow", "power": "pow", "expt": "pow",
+    "remainder": "mod", "floordiv": "quotient", "**": "pow", "power": "pow", "expt": "pow",
     "matmul": "@", "mm": "@", "bmm": "@", "cat": "concat", "concatenate": "concat", "hstack": "concat",
     "view": "reshape", "unsqueeze": "expand", "expand-dims": "expand", "permute": "transpose", "index-select": "take",
     "astype": "cast", "clamp": "clip", "select": "where", "amax": "max", "amin": "min", "stdev": "std",
@@ -34,6 +34,8 @@ INSTEAD = {
     **dict.fromkeys(("set!", "setq", "setf", "var"), "a name is bound once: bind a new one, (let ((name e)) …)"),
     **dict.fromkeys(("while", "until"), "a graph has no loop without a known end: (fold (acc e) (i (range n)) body …)"),
     "return": "a function gives its last value",
+    **dict.fromkeys(("#", "--"), "a comment begins with ;"),
+    "//": "a comment begins with ;, and a whole-number division is (quotient a b)",
     "else": "(if test a b), or (cond (test a) (else b))",
 }
 # How many names a message lists.
@@ -48,7 +50,7 @@ def suggest(word: str, candidates: Iterable[str]) -> str | None:
     A candidate that another language calls so, or the one whose last part it is; else the one at the
     least edit distance, which is at most a third of the word's length, and 1 for short words.  Of equals
     the one with the same first letter is taken, then the first in alphabetical order.  A word of one
-    letter is near to none that shares no letter with it.
+    letter is near to none.
     """
     candidates = list(candidates)
     plain = word.rsplit(".", 1)[-1].replace("_", "-")
@@ -58,6 +60,8 @@ def suggest(word: str, candidates: Iterable[str]) -> str | None:
     ends = [c for c in candidates if c.endswith(f"/{word}")]
     if len(ends) == 1:
         return ends[0]
+    if len(word) == 1:
+        return None
     limit = max(1, len(word) // 3)
     best: tuple[int, bool, str] | None = None
     for candidate in candidates:

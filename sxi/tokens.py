@@ -111,6 +111,8 @@ def _number_fault(word: str) -> str:
         return "after 0x come the digits 0 to 9 and a to f"
     if re.match(r"0[bo][0-9]", unsigned):
         return "only 0x begins a number in another base"
+    if word.endswith(","):
+        return "elements stand apart by white space, not by commas"
     good = _REAL.match(word)
     if good is None:
         return "its digits are 0 to 9"

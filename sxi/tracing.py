@@ -6,13 +6,15 @@ size of batch, the update's, an initializer's for each parameter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from sxi import codes, contracts
 from sxi.arraytype import ArrayType
 from sxi.calls import LONGEST_CALL_SHOWN
-from sxi.errors import Label
+from sxi.errors import Label, SxiError
 from sxi.eval import call_function, call_value
 from sxi.grad import gradients
 from sxi.graph import Graph, Op
@@ -23,7 +25,7 @@ from sxi.program import Program
 from sxi.series import matches_glob
 from sxi.source import Span
 from sxi.suggest import some_of, suggest_glob
-from sxi.trace import Recording, Registry, Trace
+from sxi.trace import Param, Recording, Registry, Trace
 from sxi.values import Builtin, DataRecord, Function, Generator, Group, Update, is_number, kind_of
 
 
@@ -243,10 +245,21 @@ def _members(made: Any) -> str:
     return f"a record whose :{found[0]} is {kind_of(found[1])}" if found else "an empty record"
 
 
+@contextmanager
+def chained(name: str, span: Span) -> Iterator[None]:
+    """Tell of an error within that it is in what the run calls by `name` at `span`."""
+    try:
+        yield
+    except SxiError as error:
+        error.chain.append((name, span))
+        raise
+
+
 def initial_value(frame: Any, param: Any) -> Any:
     """What the initializer of a parameter or a state gives in `frame`."""
-    function = param.init.definition.function
-    return call_function(frame, function, [list(param.type.shape)], dict(param.init.keywords), param.init.span, "")
+    function, init = param.init.definition.function, param.init
+    with chained(init.name, init.span):
+        return call_function(frame, function, [list(param.type.shape)], dict(init.keywords), init.span, "")
 
 
 def check_initial(param: Any, value: Any) -> None:
@@ -257,11 +270,10 @@ def check_initial(param: Any, value: Any) -> None:
     if found is None or found.shape != param.type.shape or not found.is_numeric:
         contracts.a_parameter_is_declared_alike.refuse(
             param.span,
-            name=param.name,
-            what="initializer's value",
-            first=str(param.type),
-            second=str(found or kind_of(value)),
-        )
+            name=param.name, what="first value", first=str(param.type), second=str(found or kind_of(value)),
+            form="parameter" if isinstance(param, Param) else "state",
+            labels=(Label(param.init.definition.function.body.last, "its first value"),),
+        )  # fmt: skip
 
 
 class _UpdateWalk:
@@ -314,7 +326,8 @@ class _UpdateWalk:
                 continue
             self.made.states[self.name, state] = type
             keywords[bound] = self.made.graph.input("optimizer", f"{state}/{self.name}", type)
-        out = call_function(frame, definition.function, [p, g], keywords, self.group.optimizer.span, "")
+        with chained(definition.name, self.group.optimizer.span):
+            out = call_function(frame, definition.function, [p, g], keywords, self.group.optimizer.span, "")
         return self._checked(out, types)
 
     def _checked(self, out: Any, types: dict[str, ArrayType | None]) -> tuple[Any, dict[str, Any]]:

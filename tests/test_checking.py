@@ -31,6 +31,10 @@ CASES = {
         [(1, "E-READ-004"), (2, "E-EVAL-003")],
     ),
     "a name whose definition is not read is no error": ("(define a [1 2)\n(define b (sqrt a))", [(1, "E-READ-004")]),
+    "a comment of another language": (
+        "# one two\n(define a nowhere)\n// one (two)\nthree #",
+        [(1, "E-EVAL-001"), (2, "E-EVAL-001"), (3, "E-EVAL-001"), (4, "E-EVAL-001"), (4, "E-EVAL-001")],
+    ),
     "nothing is evaluated where a form cannot be resolved": (
         "(define a (sqrt 1 2))\n(define b (nth [] 1))",
         [(1, "E-EVAL-003")],

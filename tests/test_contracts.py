@@ -389,14 +389,21 @@ MESSAGES = [
         {"name": "net/w", "what": "shape", "first": (3, 1), "second": (3, 2)},
         "parameter net/w has shape [3 1] and also shape [3 2]",
         "",
-        None,
+        "give the two different names, or declare them alike",
     ),
     (
         "a_parameter_is_declared_alike",
         {"name": "net/w", "what": "initializer", "first": "zeros-init", "second": "he"},
         "parameter net/w has initializer zeros-init and also initializer he",
         "",
-        None,
+        "give the two different names, or declare them alike",
+    ),
+    (
+        "a_parameter_is_declared_alike",
+        {"name": "centre", "what": "next value", "first": "f32[3]", "second": "f32[2]", "form": "state"},
+        "state centre is f32[3], and its next value is f32[2]",
+        "",
+        "make it f32[3]",
     ),
     (
         "leading_sizes_agree",

@@ -413,5 +413,5 @@ def _distance(left: str, right: str) -> int:
 @given(st.text("abc", max_size=6), st.text("abc", max_size=6))
 def test_near_is_a_third_of_the_length(word: str, other: str) -> None:
     distance = _distance(word, other)
-    is_near = 0 < distance <= max(1, len(word) // 3) and distance < max(len(word), len(other))
+    is_near = len(word) > 1 and 0 < distance <= max(1, len(word) // 3) and distance < max(len(word), len(other))
     assert suggest(word, [other]) == (other if is_near else None)

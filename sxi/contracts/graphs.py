@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sxi.arraytype import ArrayType
-from sxi.contracts.rule import is_numeric_scalar, rule
+from sxi.contracts.rule import is_numeric_scalar, rule, written
+
+# What is made for a parameter or a state, whose type is that of the parameter or the state.
+OF_ITS_TYPE = ("first value", "next value")
 
 
 @rule(
@@ -142,10 +145,24 @@ def parameters_are_made_by_the_model(form: str, context: str) -> bool:
     return context in ("objective", "model")
 
 
+def _conflict_in_words(name: str, what: str, first: object, second: object, form: str) -> str:
+    one, other = (x if isinstance(x, str) else written(x) for x in (first, second))
+    if what in OF_ITS_TYPE:
+        return f"is {one}, and its {what} is {other}"
+    return f"has {what} {one} and also {what} {other}"
+
+
+def _repair_of_conflict(name: str, what: str, first: object, second: object, form: str) -> str:
+    if what in OF_ITS_TYPE:
+        return f"make it {first}"
+    return "give the two different names, or declare them alike"
+
+
 @rule(
     12,
-    "parameter {name} has {what} {first} and also {what} {second}",
-    help="give the two different names, or declare them alike",
+    "{form} {name} {conflict}",
+    conflict=_conflict_in_words,
+    help=_repair_of_conflict,
     breaks="""
         (generator points (n) {:x (normal [n 3])})
         (objective (batch)
@@ -164,7 +181,7 @@ def parameters_are_made_by_the_model(form: str, context: str) -> bool:
         (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
     """,
 )
-def a_parameter_is_declared_alike(name: str, what: str, first: object, second: object) -> bool:
+def a_parameter_is_declared_alike(name: str, what: str, first: object, second: object, form: str = "parameter") -> bool:
     """The same name is the same parameter, wherever it is written, so that a model can be called from
     several places. Then its shape, its type and its initializer must be the same in all of them, and
     what the initializer makes must be of that shape and type.

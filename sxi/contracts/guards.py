@@ -249,6 +249,8 @@ def _repair_of_bound(form: str, key: str, value: object, text: str) -> str:
         return f"{form} counts by itself and takes no {given}; metric and diagnostic do"
     if isinstance(value, float):
         return "nothing is above or below nan, so every value would count: write a number"
+    if not isinstance(value, ArrayType):
+        return f"write a number that is known before the first step: :{key} 9.0"
     comparison = ">=" if key == "below" else "<="
     bound = text if 0 < len(text) <= _LONGEST_OPERAND else "bound"
     return f"compare with an array in a guard: (guard … (count-where ({comparison} value {bound})))"

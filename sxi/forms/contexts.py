@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sxi import codes, contracts
+from sxi.errors import Label
 from sxi.eval import malformed, resolve_function
 from sxi.forms.core import operands
 from sxi.forms.declare import Step, World, declaration, name_of
@@ -70,13 +71,21 @@ def initializer(form: Group, scope: Scope) -> tuple[str | None, Step]:
     return name, step
 
 
+def _refuse_second(first: Function | None, form: Group) -> None:
+    """Refuse what a file has one of, where it has one already."""
+    if first is not None:
+        contracts.run_options_are_consistent.refuse(
+            form.span, what=f"the file has a second {form.head}", labels=(Label(first.body.span, "the first"),),
+            help="take one of the two out",
+        )  # fmt: skip
+
+
 @declaration("prepare", "(prepare (batch) body …)")
 def prepare(form: Group, scope: Scope) -> tuple[str | None, Step]:
     _, body = _function(form, scope, "prepare", False, 1)
 
     def step(world: World) -> Any:
-        if world.declared.prepare is not None:
-            contracts.run_options_are_consistent.refuse(form.span, what="the file has a second prepare", help="")
+        _refuse_second(world.declared.prepare, form)
         world.declared.prepare = Function(body)
 
     return None, step
@@ -87,8 +96,7 @@ def objective(form: Group, scope: Scope) -> tuple[str | None, Step]:
     _, body = _function(form, scope, "objective", False, 1)
 
     def step(world: World) -> Any:
-        if world.declared.objective is not None:
-            contracts.run_options_are_consistent.refuse(form.span, what="the file has a second objective", help="")
+        _refuse_second(world.declared.objective, form)
         world.declared.objective = Function(body)
 
     return None, step

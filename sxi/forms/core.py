@@ -40,7 +40,7 @@ def operands(form: Group, least: int, most: int | None = None) -> list[Form]:
 
 def _count(least: int, most: int | None) -> str:
     if most is None:
-        return f"{least} operands or more"
+        return f"{least} operand{'s' * (least != 1)} or more"
     return f"{least} operand{'s' * (least != 1)}" if least == most else f"{least} to {most} operands"
 
 
@@ -391,7 +391,8 @@ def keyword_pairs(forms: Sequence[Form], owner: Group) -> list[tuple[Keyword, Fo
     for i in range(0, len(forms), 2):
         key = forms[i]
         if not isinstance(key, Keyword):
-            malformed(key, owner.head, f"expected a keyword, not {key.span.text[:30]}")
+            help = f"did you mean :{key.name}?" if isinstance(key, Symbol) else None
+            malformed(key, owner.head, f"expected a keyword, not {key.span.text[:30]}", help=help)
         if i + 1 == len(forms):
             malformed(key, owner.head, f":{key.name} has no value")
         if any([k.name == key.name for k, _ in pairs]):

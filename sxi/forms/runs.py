@@ -13,7 +13,7 @@ from sxi.eval import malformed, missing_keyword, resolve
 from sxi.forms.core import keyword_pairs, operands
 from sxi.forms.declare import RunForm, Stage, Step, World, declaration, name_of
 from sxi.names import Scope
-from sxi.reader import Form, Group, Keyword
+from sxi.reader import Form, Group, Keyword, Symbol
 from sxi.source import Span
 from sxi.values import (
     Definition,
@@ -64,7 +64,8 @@ def run(form: Group, scope: Scope) -> tuple[str | None, Step]:
     for i in range(0, len(rest), 2):
         key = rest[i]
         if not isinstance(key, Keyword):
-            malformed(key, "run", f"expected an option, not {key.span.text[:30]}")
+            help = f"did you mean :{key.name}?" if isinstance(key, Symbol) else None
+            malformed(key, "run", f"expected an option, not {key.span.text[:30]}", help=help)
         if i + 1 == len(rest):
             malformed(key, "run", f":{key.name} has no value")
         if key.name in options:
