@@ -101,7 +101,8 @@ class Places:
 
 
 def places_in(text: str) -> Places:
-    forms, computed = [], []
+    forms: list[tuple[int, int]] = []
+    computed: list[tuple[int, int]] = []
     for top in read_all(Source("c.sx", text))[0]:
         for form, is_computed in walk(top, False):
             (computed if is_computed else forms).append((form.span.start, form.span.end))
@@ -209,7 +210,7 @@ def tokens(rng: random.Random, depth: int = 4) -> str:
             if rng.random() < 0.97
             else rng.choice(["(", ")", "[", "]", "{", "}", '"', "#|", "|#", "#;", "\\", "\x00", "\u202e"])
         )
-    opening, closing = rng.choice(["()", "()", "()", "[]", "{}"])
+    opening, closing = rng.choice([("(", ")"), ("(", ")"), ("(", ")"), ("[", "]"), ("{", "}")])
     head = [rng.choice(VOCABULARY)] if opening == "(" and rng.random() < 0.8 else []
     return opening + " ".join(head + [tokens(rng, depth - 1) for _ in range(rng.randint(0, 4))]) + closing
 

@@ -157,7 +157,8 @@ def column(text: str) -> Any:
     for word in values.split():
         value, _, times = word.partition("*")
         numbers += [value] * int(times or 1)
-    read = {"i": int, "b": lambda x: x == "true"}.get(dtype[0], float)
+    kinds: dict[str, Any] = {"i": int, "b": lambda x: x == "true"}
+    read = kinds.get(dtype[0], float)
     names = {"f32": "float32", "f64": "float64", "f16": "float16", "i32": "int32", "i64": "int64", "bool": "bool"}
     return np.array([read(x) for x in numbers], names[dtype]).reshape([int(n) for n in shape.split()])
 
@@ -242,13 +243,11 @@ def perform(arguments: list[str]) -> tuple[int, list[str], list[str]]:
     from sxi.checking import deep_calls  # noqa: PLC0415  # conftest imports this file before it sets the threads
     from sxi.cli import main  # noqa: PLC0415  # as above
 
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    written = [io.BytesIO(), io.BytesIO()]
+    out, err = [io.TextIOWrapper(b, encoding="utf-8", write_through=True) for b in written]
     with redirect_stdout(out), redirect_stderr(err), deep_calls():
         exit = main(arguments)
-    texts = []
-    for stream in (out, err):
-        stream.flush()
-        texts.append(stream.buffer.getvalue().decode().splitlines())  # type: ignore[attr-defined]  # a BytesIO
+    texts = [b.getvalue().decode().splitlines() for b in written]
     return exit, texts[0], texts[1]
 
 
