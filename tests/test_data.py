@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,35 @@ def test_a_file_larger_than_memory_is_mapped(tmp_path: Path) -> None:
     assert isinstance(x, Column)
     assert str(x.type) == f"i32[{rows} 2]"
     assert x.rows(np.array([rows - 1, 5])).tolist() == [[0, 0], [0, 0]]
+
+
+LIMITED = """
+import resource, sys
+from sxi.cli import main
+resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))  # what a process has of its own: a mapped file is not
+sys.exit(main(["run", "p.sx", "--out", "done", "--quiet"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_a_run_takes_from_a_file_larger_than_memory_only_what_a_step_needs(tmp_path: Path) -> None:
+    rows, width = 2**14, 2**22  # 128 GiB that take no room on the disk; a row 8 MiB, 16 as i32
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<u2", "fortran_order": False, "shape": (rows, width)})
+        try:
+            file.truncate(file.tell() + rows * width * 2)
+        except OSError as error:
+            pytest.skip(f"the file system takes no such file: {error}")
+    (tmp_path / "p.sx").write_text(
+        """(data d (npy {:x "x.npy"}) :split {:train 0.9 :held 0.1})
+        (objective (batch) (metric "seen" (sum (:x batch)) :reduce :sum)
+          (sum (* (param "w" [] :init ones-init) (slice (:x batch) 1 0 3))))
+        (run r :data d :batch 4 :microbatches 4 :steps 3 :optimizer (sgd :lr 1.0))""",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, "-c", LIMITED], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "done/status.json").read_text(encoding="utf-8"))["step"] == 3
 
 
 # Names, paths, damaged files.
