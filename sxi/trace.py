@@ -15,8 +15,8 @@ from sxi.grad import gradients
 from sxi.graph import Graph, Op
 from sxi.guards import Guard, GuardTable
 from sxi.primitives import PRIMITIVES
-from sxi.primitives.host import real
 from sxi.primitives.declare import Value
+from sxi.primitives.host import real
 from sxi.series import Series, SeriesTable, matches
 from sxi.source import Span
 from sxi.suggest import did_you_mean, some_of
@@ -112,6 +112,11 @@ def align(recordings: Sequence[Recording]) -> None:
         own.series = SeriesTable({key: mine.get(key) or replace(s, values=[]) for key, s in series.series.items()})
 
 
+# Contexts in which no parameter is made, and those of them that are walked before any parameter is known.
+MAKE_NONE = frozenset({"generator", "initializer", "optimizer", "prepare"})
+UPSTREAM = frozenset({"generator", "initializer", "prepare"})
+
+
 class Trace(Frame):
     """A walk that records a graph.
 
@@ -146,13 +151,10 @@ class Trace(Frame):
 
     def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
         """The parameter of that name, made where it is new and this context may make one."""
-        contracts.parameters_are_made_by_the_model(
-            site.span,
-            form="param",
-            context=self.context
-            if self.context in ("generator", "initializer", "optimizer", "prepare")
-            else "objective",
-        )
+        if type is not None or self.context in UPSTREAM:
+            contracts.parameters_are_made_by_the_model(
+                site.span, form="param", context=self.context if self.context in MAKE_NONE else "objective"
+            )
         full = self.full_name(name) if type is not None else name
         known = self.registry.params.get(full)
         if known is None:
