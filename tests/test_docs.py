@@ -8,7 +8,7 @@ In a page of README.md, tutorials/ and docs/, within a copy of the folder `tutor
 
 and before a block
 
-    <!-- file: runs/mine.sx -->         the program is kept under that name
+    <!-- file: runs/mine.sx -->         the program, of sx or Python, is kept under that name
     <!-- refused: E-CONTRACT-020 -->    the program is refused, by these codes
     <!-- fragment -->                   what can be read, and is no program
     <!-- not run -->                    commands for the reader alone
@@ -148,6 +148,8 @@ class Page:
             self.check_program(block)
         elif block.language == "sh" and block.text.startswith(SHELL) and "not run" not in block.marks:
             self.compare(block.turns(SHELL), self.run)
+        elif block.language == "python" and "file" in block.marks:
+            (self.tutorials / block.marks["file"]).write_text(block.text, encoding="utf-8")
         else:
             return False
         return True
