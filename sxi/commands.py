@@ -241,9 +241,12 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
         return 0
     if what.endswith(".sx") or os.sep in what:
         must_exist(what)
-    from sxi.explain import explain_code  # noqa: PLC0415  # only a code needs it
+    from sxi.explain import code_as_json, explain_code  # noqa: PLC0415  # only a code needs it
 
-    out.write(explain_code(what, width).rstrip("\n") + "\n")
+    if form == "json":
+        out.write(json.dumps(code_as_json(what), indent=1, ensure_ascii=False) + "\n")
+    else:
+        out.write(explain_code(what, width).rstrip("\n") + "\n")
     return 0
 
 

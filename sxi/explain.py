@@ -74,6 +74,19 @@ def explain_code(text: str, width: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def code_as_json(text: str) -> dict[str, str]:
+    """The same as values of JSON: `message` and `help` with their facts in capitals, "" for what there is not."""
+    code = find_code(text)
+    return {
+        "code": code.code,
+        "message": in_words(code.message),
+        "why": code.why,
+        "breaks": inspect.cleandoc(code.breaks),
+        "fixed": inspect.cleandoc(code.fixed),
+        "help": in_words(code.help),
+    }
+
+
 def page_of_codes() -> str:
     """Every code but the contract rules', family by family, as one Markdown page."""
     parts = [_HEAD]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from sxi.contracts import RULES
 from sxi.errors import CODES, EXIT_STATUS, SxiError
-from sxi.explain import FAMILIES, explain_code, find_code, page_of_codes
+from sxi.explain import FAMILIES, code_as_json, explain_code, find_code, page_of_codes
 from sxi.reader import read_all
 from sxi.source import Source
+from tests.golden_files import perform
 
 EACH_CODE = pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.code)
 
@@ -90,6 +92,16 @@ def test_what_is_printed() -> None:
         "    (define x (ones [64 128]))\n"
         "    (define y (@ x (ones [128 10])))\n"
     )
+
+
+def test_a_code_as_json() -> None:
+    found = code_as_json("shape-1")
+    assert list(found) == ["code", "message", "why", "breaks", "fixed", "help"]
+    assert (found["code"], found["message"], found["help"]) == ("E-SHAPE-001", "LEFT and RIGHT differ", "")
+    assert found["breaks"].splitlines()[-1] == ";         ^ E-SHAPE-001"
+    status, out, err = perform(["explain", "20", "--format", "json"])
+    assert (status, err) == (0, [])
+    assert json.loads("\n".join(out)) == code_as_json("E-CONTRACT-020")
 
 
 def test_a_repair_is_printed_where_there_is_one() -> None:
