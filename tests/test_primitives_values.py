@@ -112,6 +112,15 @@ def test_the_derivatives_of_log_gamma_against_mpmath(n: int) -> None:
     assert np.isnan(give("polygamma", f64(-0.5), n=2)).all()
 
 
+@pytest.mark.parametrize("x", [-1e-40, -1e-12, -1 + 1e-7, -2 - 1e-6, -7.0000005, 1e-40])
+def test_log_gamma_and_its_derivative_beside_a_pole(x: float) -> None:
+    x = float(np.float32(x))
+    with mpmath.workdps(60):
+        size, slope = float(mpmath.log(abs(mpmath.gamma(x)))), float(mpmath.digamma(x))
+    assert compute(PRIMITIVES["lgamma"], f64(x))[0] == pytest.approx(size, rel=1e-10)
+    assert compute(PRIMITIVES["polygamma"], f64(x), n=0)[0] == pytest.approx(slope, rel=1e-7)
+
+
 def test_reals_at_the_edges_of_their_domains() -> None:
     table: list[tuple[str, float, float]] = [
         ("sqrt", -1.0, NAN), ("sqrt", -0.0, -0.0), ("rsqrt", 0.0, INF), ("exp", 1e4, INF), ("exp", -INF, 0.0),

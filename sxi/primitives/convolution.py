@@ -131,7 +131,9 @@ def _pair(given: Any, what: str, operand: int | str) -> Pair:
     """A positive length for each of the two axes, from one for both or a list."""
     both = [given, given] if isinstance(given, int) else list(given)
     if len(both) != 2:
-        raise Refusal(codes.WRONG_KIND, operand, what=what, given=f"a list of {len(both)}", wanted="a number or a list of 2")
+        raise Refusal(
+            codes.WRONG_KIND, operand, what=what, given=f"a list of {len(both)}", wanted="a number or a list of 2"
+        )
     for n in both:
         if not 1 <= n <= _MOST:
             raise Refusal(codes.OUT_OF_BOUNDS, operand, what=what, given=n, low=1, high=_MOST)

@@ -192,6 +192,8 @@ def _holds_reals(a: Array, b: Array) -> bool:
 @primitive(
     "quotient", "a b", promote="s", type=elementwise, vjp=None, sample=(REAL, POSITIVE), elementwise=True,
     host=host.quotient,
+    cuda="({1} == 0.0f ? {0} / {1} : rintf(({0} - fmodf({0}, {1})) / {1})"
+    " - (float)(fmodf({0}, {1}) != 0.0f && (fmodf({0}, {1}) < 0.0f) != ({1} < 0.0f)))",
 )  # fmt: skip
 def quotient(xp: Any, a: Array, b: Array) -> Array:
     """The floor of a/b, the whole-number quotient.
@@ -214,6 +216,8 @@ def quotient(xp: Any, a: Array, b: Array) -> Array:
     "mod", "a b", promote="s", type=elementwise,
     vjp=(lambda g, out, a, b: g, lambda g, out, a, b: neg(mul(g, quotient(a, b)))),
     sample=(REAL, POSITIVE), elementwise=True, host=host.remainder,
+    cuda="(fmodf({0}, {1}) == 0.0f ? copysignf(0.0f, {1}) : (fmodf({0}, {1}) < 0.0f) != ({1} < 0.0f)"
+    " ? fmodf({0}, {1}) + {1} : fmodf({0}, {1}))",
 )  # fmt: skip
 def mod(xp: Any, a: Array, b: Array) -> Array:
     """What the quotient of `a` by `b` leaves, of the sign of `b`.
@@ -248,6 +252,7 @@ def _clip_to_high(g: Any, out: Any, x: Any, low: Any, high: Any) -> Any:
     "clip", "x low high", promote="s", type=elementwise, elementwise=True, moves=True,
     vjp=(_clip_to_x, _clip_to_low, _clip_to_high), sample=(REAL, BELOW_MINUS_ONE, ABOVE_ONE),
     host=lambda x, low, high: host.folded(host.least)(host.folded(host.greatest)(x, low), high),
+    cuda="({0} != {0} ? {0} : {1} != {1} ? {1} : {2} != {2} ? {2} : fminf(fmaxf({0}, {1}), {2}))",
 )  # fmt: skip
 def clip(xp: Any, x: Array, low: Array, high: Array) -> Array:
     """Each element, raised to `low` or lowered to `high` where it is outside; `high` where these cross.

@@ -64,6 +64,7 @@ def softplus(xp: Any, x: Array) -> Array:
         lambda g, out, a, b: mul(g, sigmoid(where(eq(a, b), 0.0, sub(b, a)))),
     ),
     sample=(REAL, REAL), elementwise=True,
+    cuda="(fmaxf({0}, {1}) + log1pf(expf(-fabsf({0} == {1} ? 0.0f : {0} - {1}))))",
 )  # fmt: skip
 def logaddexp(xp: Any, a: Array, b: Array) -> Array:
     """log(exp(a) + exp(b)) without overflow: -inf of two -inf.  Equal operands take half the gradient each.
@@ -245,8 +246,10 @@ def lgamma(xp: Any, x: Array) -> Array:
     wide = x.astype(xp.float64)
     low = wide < 0.5
     value = _lanczos(xp, xp.where(low, 1.0 - wide, wide))
-    # Reflected: Γ(x) Γ(1 - x) = π / sin(πx).  The sine of the fraction alone is exactly 0 at a pole.
-    value = xp.where(low, math.log(math.pi) - xp.log(xp.sin(math.pi * (wide - xp.floor(wide)))) - value, value)
+    # Reflected: Γ(x) Γ(1 - x) = π / sin(πx).  The sine of what is beyond the nearest whole number is exactly 0
+    # at a pole, and right beside it.
+    sine = xp.abs(xp.sin(math.pi * (wide - xp.rint(wide))))
+    value = xp.where(low, math.log(math.pi) - xp.log(sine) - value, value)
     return xp.where(xp.isinf(wide), math.inf, value).astype(x.dtype)
 
 
@@ -295,7 +298,7 @@ def polygamma(xp: Any, x: Array, *, n: int) -> Array:
     wide = x.astype(xp.float64)
     low = wide < 0.0
     value = _polygamma_right(xp, xp.where(low, 1.0 - wide, wide), n)
-    angle = math.pi * (wide - xp.floor(wide))
+    angle = math.pi * (wide - xp.rint(wide))
     # Reflected: A&S 6.3.7 and its derivative.
     if n == 0:
         reflected = value - math.pi * xp.cos(angle) / xp.sin(angle)
