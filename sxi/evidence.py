@@ -98,9 +98,12 @@ def _number(x: Any) -> bool | int | float | None:
     return value if isinstance(value, bool | int | float) else None
 
 
-def _compared(mask: Any) -> tuple[list[Op], str]:
-    """The arrays that a mask compares, each once, and what it asks of the only one against static numbers."""
-    if not isinstance(mask, Op) or mask.primitive is None:
+def _compared(mask: Any, deep: int = 8) -> tuple[list[Op], str]:
+    """The arrays that a mask compares, each once, and what it asks of the only one against static numbers.
+
+    deep:  how many masks within masks are gone through, since a mask of two masks may be one of any number
+    """
+    if not isinstance(mask, Op) or mask.primitive is None or deep == 0:
         return [], ""
     name, operands = mask.name, mask.operands
     arrays = [x for x in operands if isinstance(x, Op) and _number(x) is None]
@@ -112,15 +115,15 @@ def _compared(mask: Any) -> tuple[list[Op], str]:
             return arrays, f"{name} {written(right)}"
         return _each_once(arrays), f"{_FLIPPED[name]} {written(left)}" if left is not None else ""
     if name == "logical-not":
-        found, test = _compared(operands[0])
+        found, test = _compared(operands[0], deep - 1)
         return found, f"not {_enclosed(test)}" if test else ""
     if name in _JOINED:
-        each = [_compared(x) for x in operands]
+        each = [_compared(x, deep - 1) for x in operands]
         found = _each_once([x for xs, _ in each for x in xs])
         tests = [test for _, test in each]
         whole = len(found) == 1 and all(tests)
         return found, _JOINED[name].join(map(_enclosed, tests)) if whole else ""
-    return (_compared(operands[0])[0], "") if name in _OF_OTHER_SHAPE or name in _SAME else ([], "")
+    return (_compared(operands[0], deep - 1)[0], "") if name in _OF_OTHER_SHAPE or name in _SAME else ([], "")
 
 
 def _enclosed(test: str) -> str:

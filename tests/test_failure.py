@@ -230,6 +230,13 @@ def test_a_scalar_is_told_in_a_line(program: Program) -> None:
     ]
 
 
+def test_a_mask_of_masks_of_any_depth_is_gone_through_in_no_time(program: Program) -> None:
+    body = '(guard "g" (count-where (fold (m (> x 1.0)) (i (range 3000)) (logical-or m m))))'
+    facts, arrays = kept(program.run(text_of(body), x=X))
+    assert same(arrays["guard/mask"], X[:2] > 1)
+    assert facts["arrays"]["mask"]["violations"] == 1
+
+
 def test_a_long_form_is_told_on_one_line_and_cut(program: Program) -> None:
     form = "(> (+ x " + " ".join(["x"] * 40) + ")\n   1.0)"
     done = program.run(text_of(f'(guard "g" (count-where {form}))'), x=X)
