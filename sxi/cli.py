@@ -207,12 +207,12 @@ def check(files: tuple[str, ...], form: str, sets: tuple[str, ...]) -> int:
 
 
 @sxi.command()
-@click.argument("what", metavar="FILE|CODE")
+@click.argument("what", metavar="FILE|CODE|NAME")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", help="How it is written.")
 @click.option("--graph", metavar="NAME", help='Print a recorded graph: step, update or "pass NAME".')
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a setting.")
 def explain(what: str, form: str, graph: str | None, sets: tuple[str, ...]) -> int:
-    """List a FILE's guards, series and parameters, or explain the CODE of an error."""
+    """List a FILE's guards, series and parameters; explain the CODE of an error, or a NAME of the language."""
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
     return _perform(lambda: (commands.explain(what, form, graph, sets, sys.stdout, _width()), None), "")

@@ -239,15 +239,26 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
         else:
             out.write("\n".join(explain_run(stages, width)) + "\n")
         return 0
-    if what.endswith(".sx") or os.sep in what:
+    if what.endswith(".sx") or (os.sep in what and what not in ("/", "/=")):
         must_exist(what)
     from sxi.explain import code_as_json, explain_code  # noqa: PLC0415  # only a code needs it
 
-    if form == "json":
-        out.write(json.dumps(code_as_json(what), indent=1, ensure_ascii=False) + "\n")
-    else:
-        out.write(explain_code(what, width).rstrip("\n") + "\n")
+    try:
+        text, fields = explain_code(what, width).rstrip("\n"), code_as_json(what)
+    except SxiError:
+        told = _told_of(what)
+        if told is None:
+            raise
+        text, fields = "\n".join(told), {"name": what, "usage": told[0], "doc": "\n".join(told[1:])}
+    out.write((json.dumps(fields, indent=1, ensure_ascii=False) if form == "json" else text) + "\n")
     return 0
+
+
+def _told_of(name: str) -> list[str] | None:
+    """What is said of a name that every file has: a form, a primitive, a definition of the library; or None."""
+    from sxi.reference import documentation  # noqa: PLC0415  # only a name needs it
+
+    return documentation(name, load_source(Source("nothing.sx", "")).evaluate(open_backend("cpu")))
 
 
 def status(run: str, form: str, out: TextIO) -> int:

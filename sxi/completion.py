@@ -18,7 +18,8 @@ from sxi.forms.data import SOURCES
 from sxi.lexemes import is_command, lexemes
 from sxi.options import OPTIONS
 from sxi.primitives.declare import Primitive
-from sxi.prompt_commands import COMMANDS, doc_of
+from sxi.prompt_commands import COMMANDS
+from sxi.reference import doc_of
 from sxi.series import REDUCES
 from sxi.values import Builtin, Definition, Function
 

@@ -19,18 +19,19 @@ from sxi.commands import constant
 from sxi.contracts import RULES
 from sxi.contracts.page import in_words
 from sxi.errors import CODES, SxiError
-from sxi.eval import FORMS, USAGE, usage_of
+from sxi.eval import USAGE, usage_of
 from sxi.explain import explain_code
 from sxi.guards import Guard
 from sxi.history import SeriesLog, Track
 from sxi.options import OPTIONS
 from sxi.panel import fitted, glyphs, plot_lines, spark_cells, sparkline, value_text
 from sxi.reader import Form, read
+from sxi.reference import doc_of, documentation, paragraph
 from sxi.render import cells, wrapped
 from sxi.series import matches_glob
 from sxi.source import Source
 from sxi.suggest import did_you_mean
-from sxi.values import Builtin, Definition, Function, kind_of
+from sxi.values import kind_of
 from sxi.workspace import PROMPT, Outcome, Workspace, key_of
 
 if TYPE_CHECKING:
@@ -419,45 +420,10 @@ def documented(session: Session, name: str) -> list[str] | None:
     """The usage of a name and its documentation, a line each; None where there is no such name."""
     if name.startswith(",") and name[1:] in COMMANDS:
         found = COMMANDS[name[1:]]
-        return [found.usage, *_paragraph(found.doc)]
-    if name in USAGE:
-        form = FORMS.get(name)
-        return [
-            USAGE[name],
-            *_paragraph((form.__doc__ or "") if form and form.__name__ != "refuse_declaration" else ""),
-        ]
-    if name.startswith(":") and name[1:] in OPTIONS:
-        return [f"(run NAME {name} …)", f"an option of run: {OPTIONS[name[1:]][0] or 'see the reference'}"]
+        return [found.usage, *paragraph(found.doc)]
     if name in CODES:
         return explain_code(name, session.screen.width).rstrip().split("\n")
-    program = session.workspace.program
-    settings = program.declared.settings
-    if name in settings:
-        return [f"(setting {name} …)", f"it is {kind_of(program.value(name))}", *_paragraph(settings[name].doc)]
-    if program.module.lookup(name) is None:
-        return None
-    value = program.value(name)
-    return [usage_of(value), *_paragraph(doc_of(value)), *_defined_at(value)]
-
-
-def doc_of(value: Any) -> str:
-    """The documentation of a value, or ""."""
-    if isinstance(value, Function):
-        return value.body.doc
-    if isinstance(value, Definition):
-        return value.function.body.doc
-    if isinstance(value, Builtin) or type(value).__name__ == "Primitive":
-        return str(value.doc)
-    return ""
-
-
-def _defined_at(value: Any) -> list[str]:
-    body = value.body if isinstance(value, Function) else value.function.body if isinstance(value, Definition) else None
-    return [f"defined at {body.span}"] if body is not None else []
-
-
-def _paragraph(text: str) -> list[str]:
-    return [line.rstrip() for line in text.strip("\n").splitlines()]
+    return documentation(name, session.workspace.program)
 
 
 @command("apropos", "WORD")

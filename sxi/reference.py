@@ -1,4 +1,4 @@
-"""The reference pages of primitives and of the library, derived from where each is declared.
+"""What is said of a name, and the reference pages of primitives and of the library, from where each is declared.
 
 `python -m sxi.reference` writes docs/primitives.md and docs/library.md.  A new primitive, builtin or
 library definition is in them with the next call; a new module of primitives gets its title in GROUPS.
@@ -13,11 +13,55 @@ from typing import Any
 
 from sxi.backends import open_backend
 from sxi.builtins import BUILTINS
+from sxi.eval import FORMS, USAGE, usage_of
+from sxi.options import OPTIONS
 from sxi.primitives import PRIMITIVES
 from sxi.primitives.declare import Primitive
-from sxi.program import load_source
+from sxi.program import Program, load_source
 from sxi.source import Source
-from sxi.values import Builtin, Definition, Function
+from sxi.values import Builtin, Definition, Function, kind_of
+
+
+def documentation(name: str, program: Program) -> list[str] | None:
+    """How a name is written and what is said of it, a line each; None where there is no such name.
+
+    name:     of a form, `:name` of an option of a run, or a name that has a value in `program`
+    """
+    if name in USAGE:
+        form = FORMS.get(name)
+        told = form.__doc__ if form is not None and form.__name__ != "refuse_declaration" else ""
+        return [USAGE[name], *paragraph(told or "")]
+    if name.startswith(":") and name[1:] in OPTIONS:
+        return [f"(run NAME {name} …)", f"an option of run: {OPTIONS[name[1:]][0] or 'see the reference'}"]
+    settings = program.declared.settings
+    if name in settings:
+        return [f"(setting {name} …)", f"it is {kind_of(program.value(name))}", *paragraph(settings[name].doc)]
+    if program.module.lookup(name) is None:
+        return None
+    value = program.value(name)
+    return [usage_of(value), *paragraph(doc_of(value)), *_defined_at(value)]
+
+
+def doc_of(value: Any) -> str:
+    """The documentation of a value, or ""."""
+    if isinstance(value, Function):
+        return value.body.doc
+    if isinstance(value, Definition):
+        return value.function.body.doc
+    if isinstance(value, Builtin | Primitive):
+        return value.doc
+    return ""
+
+
+def _defined_at(value: Any) -> list[str]:
+    body = value.body if isinstance(value, Function) else value.function.body if isinstance(value, Definition) else None
+    return [f"defined at {body.span}"] if body is not None else []
+
+
+def paragraph(text: str) -> list[str]:
+    """The lines of a text as they print."""
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
 
 # The module that declares a primitive -> the heading it stands under; the order of the page.
 GROUPS = {

@@ -12,6 +12,7 @@ from sxi.contracts import RULES
 from sxi.errors import CODES, EXIT_STATUS, SxiError
 from sxi.explain import FAMILIES, code_as_json, explain_code, find_code, page_of_codes
 from sxi.reader import read_all
+from sxi.session import Session
 from sxi.source import Source
 from tests.golden_files import perform
 
@@ -102,6 +103,29 @@ def test_a_code_as_json() -> None:
     status, out, err = perform(["explain", "20", "--format", "json"])
     assert (status, err) == (0, [])
     assert json.loads("\n".join(out)) == code_as_json("E-CONTRACT-020")
+
+
+@pytest.mark.parametrize(
+    ("name", "usage", "said"),
+    [
+        ("adamw", "(adamw :lr required", '(reading "ema" (loss-of batch))'),
+        ("tanh", "(tanh x)", "(tanh 0.0) ; => 0.0"),
+        ("/", "(/ a b …)", "The first operand over all others"),
+        ("/=", "(/= a b)", ""),
+        ("range", "(range from to step)", "(range 3) ; => [0 1 2]"),
+        ("guard", '(guard "name" count', "Counts `count`"),
+        (":batch", "(run NAME :batch …)", "an option of run"),
+    ],
+)
+def test_a_name_of_the_language_is_told_as_at_the_prompt(name: str, usage: str, said: str) -> None:
+    status, out, err = perform(["explain", name])
+    assert (status, err) == (0, [])
+    assert out[0].startswith(usage)
+    assert said in "\n".join(out)
+    session = Session(device="cpu")
+    assert session.respond(f",doc {name}") == out
+    status, as_json, _ = perform(["explain", name, "--format", "json"])
+    assert json.loads("\n".join(as_json)) == {"name": name, "usage": out[0], "doc": "\n".join(out[1:])}
 
 
 def test_a_repair_is_printed_where_there_is_one() -> None:
