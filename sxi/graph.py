@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from sxi import codes
@@ -28,10 +29,12 @@ class Link:
     """
 
     # One is made for each call and each turn, so it is a plain class: a dataclass costs three times as much.
-    __slots__ = ("name", "number", "parent", "span")
+    __slots__ = ("_place", "depth", "name", "number", "parent", "span")
 
     def __init__(self, parent: Link | None, number: str, name: str, span: Span | None) -> None:
         self.parent, self.number, self.name, self.span = parent, number, name, span
+        self.depth: int = 1 if parent is None else parent.depth + 1
+        self._place: str | None = None
 
     def calls(self) -> list[tuple[str, Span]]:
         """(what was called, where), innermost first."""
@@ -44,12 +47,26 @@ class Link:
         return found
 
     def place(self) -> str:
-        """The segments from the graph down, joined."""
-        segments, link = [], self
-        while link is not None:
-            segments.append(link.number)
-            link = link.parent  # type: ignore[assignment]  # the loop ends at None
-        return "/".join(reversed(segments))
+        """The segments from the graph down, joined; past `DEEP` of them, those above as their digest.
+
+        A recursion that draws at each of ten thousand calls would otherwise join ten thousand longer and longer texts.
+        """
+        above: list[Link] = []
+        link: Link | None = self
+        while link is not None and link._place is None:
+            above.append(link)
+            link = link.parent
+        for link in reversed(above):
+            parent = "" if link.parent is None else link.parent._place
+            if link.depth % DEEP == 0 and parent:
+                parent = blake2b(parent.encode(), digest_size=16).hexdigest()
+            link._place = f"{parent}/{link.number}" if parent else link.number
+        assert self._place is not None
+        return self._place
+
+
+# How many segments of a place stand as text.
+DEEP = 64
 
 
 class Op(Value):

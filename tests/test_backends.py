@@ -566,9 +566,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return made
 
 
-def test_auto_does_not_import_cupy_where_there_is_no_driver(
-    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_does_not_import_cupy_where_there_is_no_driver(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sxi.backends._DRIVERS", ("/no/such/driver",))
     assert open_backend("auto").name == "numpy"
     assert stand_in.log == []
