@@ -64,6 +64,8 @@ def check(program: Program, frame: Any, options: dict[str, int] | None = None) -
 
 
 Attempt: TypeAlias = Callable[..., Any]
+# Among the options given: that no step will be taken.
+NO_STEPS = "no steps"
 
 
 def at_once(walk: Callable[..., Any], *args: Any) -> Any:
@@ -105,9 +107,10 @@ def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
             span, what=what, labels=(Label(runs[0].span, "the first"),) if runs else (),
             help="take one of the two out" if runs else example,
         )  # fmt: skip
-    run = run_of(runs[0], frame)
+    run = run_of(runs[0], frame, trains=NO_STEPS not in options)
     for name, value in options.items():
-        setattr(run, name, value)
+        if name != NO_STEPS:
+            setattr(run, name, value)
     return run
 
 

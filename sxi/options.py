@@ -122,8 +122,11 @@ OPTIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }  # fmt: skip
 
 
-def run_of(form: RunForm, frame: Eager) -> Run:
-    """The run that `form` describes.  Raises E-CONTRACT-025 at the option that does not hold."""
+def run_of(form: RunForm, frame: Eager, *, trains: bool = True) -> Run:
+    """The run that `form` describes.  Raises E-CONTRACT-025 at the option that does not hold.
+
+    trains:  whether steps will be taken; without, the data may have fewer examples than a step takes
+    """
     values: dict[str, Any] = {}
     spans: dict[str, Span] = {}
     for name, (node, key_span, span) in form.options.items():
@@ -165,6 +168,8 @@ def run_of(form: RunForm, frame: Eager) -> Run:
             f"take :batch {_next_multiple(made.batch, made.microbatches)}",
         )  # fmt: skip
     made.steps = _steps(made, values, spans)
+    if trains and isinstance(made.data, DataRecord):
+        _check_batch(made, made.data)
     made.evaluate = _passes(values.get("evaluate", []), spans.get("evaluate", form.span))
     return made
 
@@ -238,17 +243,20 @@ def _steps(made: Run, values: dict[str, Any], spans: dict[str, Span]) -> int:
                 spans["epochs"], f":epochs needs data with an end, and {made.data.name} is a generator", "use :steps"
             )
         return int(values["steps"])
-    rows = rows_in(made.data, made.split, spans["data"])
+    if "steps" in values:
+        return int(values["steps"])
+    return int(-(-values["epochs"] * rows_in(made.data, made.split, spans["data"]) // made.batch))
+
+
+def _check_batch(made: Run, record: DataRecord) -> None:
+    rows = rows_in(record, made.split, made.spans["data"])
     if rows < made.batch:
-        where = f"split :{made.split} of {made.data.name}" if made.split else made.data.name
+        where = f"split :{made.split} of {record.name}" if made.split else record.name
         refuse(
-            spans.get("batch", made.span),
+            made.spans.get("batch", made.span),
             f":batch {made.batch} is more than the {rows} examples of {where}",
             f":batch {max(rows, 1)}",
         )
-    if "steps" in values:
-        return int(values["steps"])
-    return int(-(-values["epochs"] * rows // made.batch))
 
 
 def _passes(value: Any, span: Span) -> list[Pass]:

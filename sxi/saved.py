@@ -12,6 +12,7 @@ from typing import Any
 
 from sxi import checkpoint, codes, evidence, folder, replay
 from sxi.backends import open_backend
+from sxi.compiled import NO_STEPS
 from sxi.errors import SxiError
 from sxi.job import load_state, resumed
 from sxi.layout import Point
@@ -31,11 +32,14 @@ def program_of(where: folder.Folder, identity: folder.Identity) -> Loaded:
     return loaded
 
 
-def runner_of(where: folder.Folder, settings: dict[str, Any], device: str) -> tuple[Runner, folder.Identity]:
-    """The runner of a saved run, its state not yet loaded."""
+def runner_of(
+    where: folder.Folder, settings: dict[str, Any], device: str, *, trains: bool
+) -> tuple[Runner, folder.Identity]:
+    """The runner of a saved run, its state not yet loaded; `trains` where it will take steps."""
     identity = where.identity()
     given = {k: folder.decoded(v) for k, v in identity.settings.items()} | settings
-    stages = check_run(program_of(where, identity), open_backend("cpu"), given, identity.options)
+    options = identity.options if trains else identity.options | {NO_STEPS: 1}
+    stages = check_run(program_of(where, identity), open_backend("cpu"), given, options)
     return Runner(stages, open_backend(device), open_backend("cpu")), identity
 
 
@@ -95,7 +99,7 @@ def evaluate(
     Raises the errors of its program, E-USE-006, 007 and 011, E-RUN-021 to 023 and 043.
     """
     where = folder.Folder(path)
-    runner, identity = runner_of(where, {k: absolute_path(v) for k, v in settings.items()}, device)
+    runner, identity = runner_of(where, {k: absolute_path(v) for k, v in settings.items()}, device, trains=False)
     load_state(runner, chosen_checkpoint(where, which, identity.run_id), goes_on=False)
     passes = [plans[runner.is_sampled(runner.step)] for plans in runner.compiled.passes]
     known = list(dict.fromkeys([p.option.name for p in passes]))
@@ -141,7 +145,7 @@ def show_failure(path: Path, device: str, say: Callable[[str], None]) -> list[st
     where = folder.Folder(path)
     if (where.failure / "failure.json").exists():
         return evidence.show(where.failure)
-    runner, identity = runner_of(where, {}, device)
+    runner, identity = runner_of(where, {}, device, trains=True)
     with ExitStack() as stack:
         try:
             stack.enter_context(folder.held(where))

@@ -303,3 +303,18 @@ def test_a_guard_that_fails_stops_the_passes_and_shows_what_it_saw(device_progra
     status, out, _ = device_program.command("replay", "out")
     assert status == 0
     assert out.splitlines()[:2] == [message, "  in batch 0, counted from 0; this evaluation counted 7"]
+
+
+def test_data_that_training_shares_may_have_fewer_rows_than_a_step_takes(program: Program) -> None:
+    text = """(setting asked "d.npz")
+(data d (npz asked))
+(objective (batch) (mean (square (- (linear "out" (:x batch) 1) (:y batch)))))
+(evaluate answer (batch) (output "size" (sum (ones [(dim (:x batch) 0)]))))
+(run r :data d :batch 10 :steps 2 :optimizer (sgd :lr 0.1) :evaluate [(answer :data d :batch 2)])
+"""
+    done = trained(program, text=text)
+    np.savez(program.path / "few.npz", x=X[:3], y=Y[:3])
+    target = program.path / "few"
+    evaluated(program, done.folder, "--set", f"asked={program.path / 'few.npz'}", "--out", str(target))
+    (written,) = (target / "answer").iterdir()
+    assert load_file(written)["size"].tolist() == [2, 1]
