@@ -17,8 +17,8 @@ import numpy as np
 from sxi import data, guards
 from sxi.arraytype import ArrayType
 from sxi.backends import Array, Backend
+from sxi.beginning import first_state
 from sxi.compiled import Compiled, PassPlan, StepPlan, compile_program
-from sxi.eager import Eager, EagerArray, EagerEmitter
 from sxi.errors import SxiError
 from sxi.forms.stages import History, apart
 from sxi.guards import Total
@@ -28,9 +28,8 @@ from sxi.plan import Plan
 from sxi.random import Draws
 from sxi.ranks import Ranks, Solo
 from sxi.stages import CheckedStage, new_history
-from sxi.start import first_values
 from sxi.state import State, Values
-from sxi.tracing import StepGraph, first_states, initial_value
+from sxi.tracing import StepGraph
 from sxi.values import DataRecord
 
 
@@ -138,41 +137,7 @@ class Runner:
         Initializers draw by the seed and the parameter's name alone, so they give the same bits for any backend.
         Raises the errors of `:start-from`.
         """
-        checked, host = self.compiled.checked, self.host
-        given = first_values(checked)
-        draws = Draws(checked.run.seed, host.asarray)
-        emitter = EagerEmitter(host, draws)
-        values, made = Values(), {}
-        for kind, declared in (("param", checked.tracer.registry.params), ("state", checked.tracer.registry.states)):
-            for name, d in declared.items():
-                frame = Eager(emitter, checked.program.globals, "initializer", f"initializer {name}")
-                draws.at(0, 0)
-                is_given = kind == "param" and name in given
-                x = emitter.constant(given[name]) if is_given else initial_value(frame, d)
-                x = (
-                    emitter.cast(x, d.type.dtype)
-                    if isinstance(x, EagerArray)
-                    else emitter.constant(float(x), d.type.dtype)
-                )
-                assert isinstance(x, EagerArray)
-                made[kind, name] = x
-                target = values.params if kind == "param" else values.states
-                target[name] = self.backend.asarray(host.to_host(x.data))
-        self._begin_optimizers(host, emitter, values, made)
-        self.state = State(values)
-
-    def _begin_optimizers(self, host: Backend, emitter: EagerEmitter, values: Values, made: dict[Any, Any]) -> None:
-        checked = self.compiled.checked
-        update = checked.updates[False]
-        for name in checked.tracer.registry.params:
-            optimizer = update.groups[name].optimizer
-            frame = Eager(emitter, checked.program.globals, "initializer", f"optimizer {optimizer.name} {name}")
-            first = first_states(frame, optimizer.definition, made["param", name], dict(optimizer.keywords))
-            for state, x in first.items():
-                type = update.states.get((name, state))
-                if type is not None:
-                    x = x if isinstance(x, EagerArray) else emitter.constant(x, type.dtype)
-                    values.optimizer[f"{state}/{name}"] = self.backend.asarray(host.to_host(x.data))
+        self.state = first_state(self.compiled.checked, self.host, self.backend)
 
     # Steps
 

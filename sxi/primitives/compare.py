@@ -300,11 +300,15 @@ def cast(xp: Any, x: Array, *, dtype: str) -> Array:
     A NaN, or a real that the integer type cannot hold, becomes some integer, not the same one on every
     machine.  Not zero, NaN included, becomes true.  Only a cast between types of reals has a gradient.
 
+    A host number stays one, a whole number, a real or a bool, and in binary64: `(full [] 0.4 :dtype :f64)` makes
+    an array of it.
+
     x:      f32[*n]
     dtype:  one of :f32 :f64 :f16 :bf16 :i32 :i64 :bool
     gives:  dtype[*n]
 
     (cast (array [1.5 -1.5]) :i32) ; => i32[2] [1 -1]
+    (cast 2 :f32) ; => 2.0
     """
     return x.astype(CARRIERS[dtype])
 
