@@ -80,7 +80,7 @@ def nth(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> An
     expect(args, 0, list, "a list", "nth")
     expect(args, 1, int, "a whole number", "nth")
     if not -len(items) <= i < len(items):
-        raise codes.NO_SUCH_ELEMENT.at(span, count=len(items), index=i)
+        raise Refusal(codes.NO_SUCH_ELEMENT, 1, count=len(items), index=i)
     return items[i]
 
 
@@ -281,7 +281,7 @@ def dim(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> An
     lengths = _shape(args[0], "dim")
     expect(args, 1, int, "a whole number", "dim")
     if not -len(lengths) <= args[1] < len(lengths):
-        raise codes.AXIS_OUT_OF_RANGE.at(span, axis=args[1], ndim=len(lengths), label=kind_of(args[0]))
+        raise Refusal(codes.AXIS_OUT_OF_RANGE, 1, axis=args[1], ndim=len(lengths), label=kind_of(args[0]))
     return lengths[args[1]]
 
 

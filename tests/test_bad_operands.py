@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sxi.backends import open_backend
+from sxi.builtins import BUILTINS
 from sxi.checking import check_text
 from sxi.eager import Eager, EagerArray, EagerEmitter
 from sxi.errors import SxiError
@@ -106,7 +107,7 @@ def outcome(program: Program, name: str, call: Call, *, eager: bool) -> Outcome:
         return refused(error, call)
     parts = value if isinstance(value, list) else [value]
     for part in parts:
-        assert isinstance(part, Value) or type(part) in (bool, int, float), (call.text, type(part))
+        assert call.name in BUILTINS or isinstance(part, Value) or type(part) in (bool, int, float), (call.text, part)
         if isinstance(part, EagerArray):
             array = host.to_host(part.data)
             assert (array.shape, str(array.dtype)) == (part.shape, part.type.carrier), call.text
@@ -168,6 +169,27 @@ def test_what_is_no_array_is_never_taken_for_one(p: Primitive) -> None:
         if p.name in ("=", "/=") and not found.code:  # of any two host values, for which both operands must be some
             continue
         assert found.code in (NO_ARRAY, "E-CONTRACT-021"), (made.text, found)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILTINS if name not in ("part", "group", "stage-step")])
+def test_a_function_of_host_values_takes_or_refuses_anything(name: str) -> None:
+    builtin = BUILTINS[name]
+    some = [
+        *KINDS.values(),
+        "0",
+        "-1",
+        "2.5",
+        "(pow 10 400)",
+        "(neg (pow 10 400))",
+        "nan",
+        "(ones [2 3])",
+        "(zeros [0])",
+    ]
+    most = builtin.least + 1 if builtin.most is None else builtin.most
+    calls = [Call(name, (a,) * n) for a in some for n in range(most + 2)]
+    calls += [Call(name, (a, b), (), b) for a in some for b in some if builtin.most is None or builtin.most > 1]
+    told = [found for _, found in outcomes(calls) if found.code]
+    assert told or name in ("list", "str")
 
 
 # The place of what does not fit, operand by operand, composites too: the caret's text

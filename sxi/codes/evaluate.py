@@ -150,7 +150,7 @@ NO_SUCH_ELEMENT = entry(
     "Elements count from 0, or from the end as negative numbers.",
     breaks="""
         (define x (nth [1 2] 2))
-        ;         ^ E-EVAL-012
+        ;                    ^ E-EVAL-012
     """,
     fixed="""
         (define x (nth [1 2] 1))
