@@ -144,6 +144,8 @@ def totals_by_series(guards: Sequence[Guard], counts: Sequence[float]) -> list[T
 
 def failures(guards: Sequence[Guard], counts: Sequence[float]) -> list[Total]:
     """The series whose total is not equal to zero, the first failing form in the walk's order first."""
+    if not any(counts):  # as in every step but the last
+        return []
     failing = [t for t in totals_by_series(guards, counts) if t.count != 0]
     order = {id(g): i for i, g in enumerate(guards)}
     return sorted(failing, key=lambda t: order[id(t.source)])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sxi.backends import Array, Backend
-from sxi.guards import Guard, Total, series_value, totals_by_series
+from sxi.guards import Guard, series_value
 from sxi.series import Series, as_f32, reduced
 from sxi.trace import Recording
 
@@ -57,6 +57,7 @@ class Layout:
     extremes: dict[int, int] = field(init=False)
     guard_labels: dict[Any, Label] = field(init=False)
     labels: list[Label] = field(init=False)
+    _guard_slots: list[tuple[Label, list[int]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.guards = self.recording.guards.guards
@@ -66,10 +67,12 @@ class Layout:
         self.extremes = {i: n for n, i in enumerate([i for i, s in enumerate(self.series) if s.is_extreme])}
         self.labels = [Label(s.name, self._meta(s.metadata, s.group), s.kind) for s in self.series]
         self.guard_labels = {}
-        for g in self.guards:
-            self.guard_labels.setdefault(
-                (*g.series, g.group), Label(f"guard/{g.name}", self._meta(g.metadata, g.group), "guard")
-            )
+        slots: dict[Any, list[int]] = {}
+        for i, g in enumerate(self.guards):
+            key = (*g.series, g.group)
+            self.guard_labels.setdefault(key, Label(f"guard/{g.name}", self._meta(g.metadata, g.group), "guard"))
+            slots.setdefault(key, []).append(self.start + i)
+        self._guard_slots = [(self.guard_labels[key], own) for key, own in slots.items()]
 
     def _meta(self, metadata: Sequence[tuple[str, Any]], group: str | None) -> dict[str, Any]:
         extra = {"param": self.params.get(group, group)} if group is not None else {}
@@ -117,29 +120,21 @@ class Layout:
 
     # Reading
 
-    def counts(self, totals: Any) -> list[float]:
+    def counts(self, totals: Sequence[float]) -> Sequence[float]:
         """Each guard's total."""
-        return [float(x) for x in totals[self.start : self.start + len(self.guards)]]
+        return totals[self.start : self.start + len(self.guards)]
 
-    def guard_points(self, totals: Any) -> list[Point]:
+    def guard_points(self, totals: Sequence[float]) -> list[Point]:
         """The guards' series: one value for each name, metadata and group; none where f32 cannot hold it."""
         points = []
-        for total in self._guard_totals(totals):
-            value = series_value(total.count)
+        for label, slots in self._guard_slots:
+            total = totals[slots[0]] if len(slots) == 1 else sum([totals[slot] for slot in slots])
+            value = series_value(total) if total else 0.0
             if value is not None:
-                points.append(Point(self.guard_labels[(*total.guard.series, total.guard.group)], value))
+                points.append(Point(label, value))
         return points
 
-    def _guard_totals(self, totals: Any) -> list[Total]:
-        counts = self.counts(totals)
-        by_group: dict[str | None, tuple[list[Guard], list[float]]] = {}
-        for g, c in zip(self.guards, counts, strict=True):
-            guards, own = by_group.setdefault(g.group, ([], []))
-            guards.append(g)
-            own.append(c)
-        return [t for guards, own in by_group.values() for t in totals_by_series(guards, own)]
-
-    def series_points(self, totals: Any, runs: Sequence[float], weights: Sequence[float]) -> list[Point]:
+    def series_points(self, totals: Sequence[float], runs: Sequence[float], weights: Sequence[float]) -> list[Point]:
         """The series' values.
 
         runs:     how often the graph was run for each size of batch
@@ -148,11 +143,11 @@ class Layout:
         points = []
         for i, s in enumerate(self.series):
             if s.is_extreme:
-                value = float(totals[self.first_extreme + self.extremes[i]])
+                value = totals[self.first_extreme + self.extremes[i]]
                 points.append(Point(self.labels[i], as_f32(reduced(s, value, 1))))
                 continue
             first = self.start + len(self.guards) + self.sums[i]
-            values = [float(totals[first + v * len(self.sums)]) for v in range(self.variants)]
+            values = [totals[first + v * len(self.sums)] for v in range(self.variants)]
             each = [own[i] for own in self.evaluations]
             if s.reduce == "mean":
                 sum_ = sum([w * x for w, x in zip(weights, values, strict=True) if w])

@@ -8,7 +8,7 @@ them to the stream, the status and the screen.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,7 +220,7 @@ class Runner:
         gradients, nexts = self._microbatches(plan, counters, step)
         values = self._update(plan, gradients, nexts, counters, step)
         self.state.offer(values)
-        totals = self.backend.read(counters)  # the step's one read
+        totals = self.backend.read(counters).tolist()  # the step's one read
         failure = self._verdict(plan, totals, step)
         points = self._points(plan, totals)
         if failure is None:
@@ -349,7 +349,7 @@ class Runner:
 
     # The verdict
 
-    def _verdict(self, plan: StepPlan, totals: Any, step: int) -> Failure | None:
+    def _verdict(self, plan: StepPlan, totals: Sequence[float], step: int) -> Failure | None:
         """A training guard's failure first, since it names the cause, then the finite guard's, then an optimizer's."""
         layout, update = plan.gathering.layout, plan.update_gathering.layout
         failing = [guard_failure(t, step) for t in guards.failures(layout.guards, layout.counts(totals))]
@@ -359,7 +359,7 @@ class Runner:
         failing += [guard_failure(t, step) for t in guards.optimizer_failures(update.guards, update.counts(totals))]
         return with_others(failing)
 
-    def _finite_verdict(self, plan: StepPlan, totals: Any, step: int) -> Failure | None:
+    def _finite_verdict(self, plan: StepPlan, totals: Sequence[float], step: int) -> Failure | None:
         if not self.run.guard_finite:
             return None
         names = [name for name, _, _ in plan.update_graph.params]
@@ -368,7 +368,7 @@ class Runner:
         found = guards.first_not_finite(labels, counts)
         return None if found is None else Failure(guards.finite_error(*found, step))
 
-    def _points(self, plan: StepPlan, totals: Any) -> list[Point]:
+    def _points(self, plan: StepPlan, totals: Sequence[float]) -> list[Point]:
         m = self.run.microbatches
         layout, update = plan.gathering.layout, plan.update_gathering.layout
         points = layout.series_points(totals, [m], [1]) + update.series_points(totals, [1], [1])
@@ -395,7 +395,7 @@ class Runner:
             gathering.add(backend, counters, out[:n], variant=variant, is_last=number == len(batches) - 1)
             for name, x in zip(plan.graphs[variant].recording.outputs, out[n:], strict=True):
                 outputs.setdefault(name, []).append(backend.to_host(x))
-        totals = backend.read(counters)  # the pass's one read
+        totals = backend.read(counters).tolist()  # the pass's one read
         layout = plan.layout
         failing = [
             guard_failure(t, self.step, option.name) for t in guards.failures(layout.guards, layout.counts(totals))
