@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +218,21 @@ def test_results_have_numpys_types() -> None:
                 if here is not None and here != there:
                     differing.append((name, operands, here, there))
     assert differing == []
+
+
+def reductions(cupy: Any) -> dict[str, Any]:
+    """CuPy's kernels of the reductions that primitives call without saying the type of the result."""
+    math = importlib.import_module("cupy._core._routines_math")
+    statistics = importlib.import_module("cupy._core._routines_statistics")
+    logic = importlib.import_module("cupy._core._routines_logic")
+    return {
+        "sum": math.sum_auto_dtype, "prod": math.prod_auto_dtype, "max": statistics.amax, "min": statistics.amin,
+        "any": logic.any, "all": logic.all,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
+def test_reductions_have_numpys_types(name: str, dtype: str) -> None:
+    loop = reductions(require("cupy"))[name]._ops._guess_routine_from_in_types((np.dtype(dtype),))
+    assert [np.dtype(t) for t in loop.out_types] == [getattr(np, name)(np.ones(2, dtype)).dtype]
