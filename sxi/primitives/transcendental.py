@@ -43,7 +43,7 @@ def sqrt(xp: Any, x: Array) -> Array:
     sample=(POSITIVE,), elementwise=True, cuda="(1.0f / sqrtf({0}))",
 )  # fmt: skip
 def rsqrt(xp: Any, x: Array) -> Array:
-    """One over the square root of each element; infinite at 0.
+    """One over the square root of each element; infinite at 0, and so is its gradient.
 
     x:      f32[*n]
     gives:  f32[*n]
@@ -108,7 +108,7 @@ def log(xp: Any, x: Array) -> Array:
     sample=(ABOVE_MINUS_ONE,), elementwise=True, cuda="log1pf({0})",
 )  # fmt: skip
 def log1p(xp: Any, x: Array) -> Array:
-    """The natural logarithm of 1 plus each element: exact where the element is near 0.
+    """The natural logarithm of 1 plus each element: exact where the element is near 0.  Its gradient at -1 is infinite.
 
     x:      f32[*n]
     gives:  f32[*n]
@@ -361,7 +361,7 @@ def acosh(xp: Any, x: Array) -> Array:
     sample=(UNIT,), elementwise=True, cuda="atanhf({0})",
 )  # fmt: skip
 def atanh(xp: Any, x: Array) -> Array:
-    """The number whose hyperbolic tangent each element is: infinite at -1 and 1, NaN outside.
+    """The number whose hyperbolic tangent each element is: infinite at -1 and 1, with its gradient, NaN outside.
 
     x:      f32[*n]
     gives:  f32[*n]
