@@ -7,6 +7,7 @@ from typing import Any
 from sxi.backends import Backend
 from sxi.compiled import Checked
 from sxi.eager import Eager, EagerArray, EagerEmitter
+from sxi.primitives.host import real
 from sxi.random import Draws
 from sxi.start import first_values
 from sxi.state import State, Values
@@ -43,7 +44,7 @@ def _made(checked: Checked, emitter: EagerEmitter, name: str, declared: Any, giv
     frame = Eager(emitter, checked.program.globals, "initializer", f"initializer {name}")
     x = initial_value(frame, declared) if given is None else given
     if not isinstance(x, EagerArray):
-        return emitter.constant(float(x), declared.type.dtype)
+        return emitter.constant(real(x), declared.type.dtype)
     cast = emitter.cast(x, declared.type.dtype)
     assert isinstance(cast, EagerArray)
     return cast

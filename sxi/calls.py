@@ -13,7 +13,7 @@ from sxi.errors import Label, SxiError
 from sxi.names import Scope
 from sxi.primitives.declare import REQUIRED, Param, Primitive, Value
 from sxi.primitives.host import bounded
-from sxi.reader import Form, Group, Keyword, Symbol, read
+from sxi.reader import Form, Group, Keyword, Number, Symbol, read
 from sxi.source import Source, Span
 from sxi.suggest import did_you_mean
 from sxi.values import Function, Key, Node, is_number, is_static, kind_of
@@ -78,7 +78,8 @@ def primitive_call(
         else:
             fixed[param.python_name] = param.default
     if not statics and not fixed and not primitive.draws and all([n is not None and not p.listed for p, n in arrays]):
-        return _plain_call(primitive, [n for _, n in arrays if n is not None], site)
+        nodes = [n for _, n in arrays if n is not None]
+        return _plain_call(primitive, nodes, site, [f for _, f in bound])
     return _full_call(primitive, arrays, statics, fixed, site)
 
 
@@ -90,9 +91,14 @@ _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
 _PLAIN = frozenset({int, float})
 
 
-def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite) -> Node:
+def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite, forms: list[Form]) -> Node:
     """A call with array operands only: the most frequent kind."""
     if len(nodes) == 2 and primitive.name in _OF_TWO:
+        first, second = forms
+        if isinstance(second, Number):
+            return _call_with_number(primitive, nodes[0], second.value, site)
+        if isinstance(first, Number):
+            return _call_of_number(primitive, first.value, nodes[1], site)
         return _call_of_two(primitive, nodes[0], nodes[1], site)
 
     def node(frame: Any, env: list[Any]) -> Any:
@@ -109,6 +115,30 @@ def _call_of_two(primitive: Primitive, first: Node, second: Node, site: CallSite
         if type(a) is type(b) and type(a) in _PLAIN:
             return bounded(compute(a, b))
         return frame.apply(primitive, [a, b], {}, site)
+
+    return node
+
+
+def _call_with_number(primitive: Primitive, first: Node, number: int | float, site: CallSite) -> Node:
+    compute, kind = _OF_TWO[primitive.name], type(number)
+
+    def node(frame: Any, env: list[Any]) -> Any:
+        a = first(frame, env)
+        if type(a) is kind:
+            return compute(a, number)
+        return frame.apply(primitive, [a, number], {}, site)
+
+    return node
+
+
+def _call_of_number(primitive: Primitive, number: int | float, second: Node, site: CallSite) -> Node:
+    compute, kind = _OF_TWO[primitive.name], type(number)
+
+    def node(frame: Any, env: list[Any]) -> Any:
+        b = second(frame, env)
+        if type(b) is kind:
+            return compute(number, b)
+        return frame.apply(primitive, [number, b], {}, site)
 
     return node
 

@@ -14,6 +14,7 @@ from sxi.frames import Frame, as_count, gathered, rebuilt
 from sxi.graph import Graph, Link, Op
 from sxi.guards import Guard
 from sxi.primitives.declare import Primitive, Static, Value
+from sxi.primitives.host import real
 from sxi.series import Series
 from sxi.show import printed
 from sxi.source import Span
@@ -93,7 +94,7 @@ class Eager(Frame):
         self.printed: list[str] = []
 
     def _number(self, x: Any) -> float:
-        return float(self.emitter.backend.to_host(x.data)) if isinstance(x, EagerArray) else float(x)
+        return float(self.emitter.backend.to_host(x.data)) if isinstance(x, EagerArray) else real(x)
 
     def tally(self, guard: Guard, count: Any) -> None:
         with self.unrounded():
@@ -126,7 +127,7 @@ class Eager(Frame):
     ) -> Any:
         """Trace the function, differentiate the graph, compute it."""
         leaves = [
-            self.emitter.constant(float(x), "f32") if is_number(x) else x
+            self.emitter.constant(real(x), "f32") if is_number(x) else x
             for x in self.leaves(args[0] if args else None, span)
         ]
         graph = Graph("prompt")

@@ -113,6 +113,8 @@ class Prompting:
         self.made: Session | None = None
         self.fault: BaseException | None = None
         self.loading = threading.Thread(target=self._load, name="load", daemon=True)
+        # not `join`: in Python 3.11 one that Ctrl-C interrupts takes a thread that still runs for ended
+        self.loaded = threading.Event()
         self.lock = threading.Lock()
 
     def begin_loading(self) -> None:
@@ -128,12 +130,14 @@ class Prompting:
             self.made = Session(device=self.device, screen=Screen(unicode=is_unicode()), behind=self.behind)
         except BaseException as fault:  # it is raised where the session is asked for
             self.fault = fault
+        finally:
+            self.loaded.set()
 
     @property
     def session(self) -> Session:
         """The session, when it is made."""
         self.begin_loading()
-        self.loading.join()
+        self.loaded.wait()
         if self.made is None:
             assert self.fault is not None
             raise self.fault

@@ -278,7 +278,7 @@ class Trace(Frame):
         if not args:
             raise codes.WRONG_COUNT.at(span, name="a gradient function", wanted="at least 1 argument", given=0)
         leaves = [
-            x if isinstance(x, Op) else self.graph.constant(float(x), "f32") if is_number(x) else self.graph.adopt(x)
+            x if isinstance(x, Op) else self.graph.constant(real(x), "f32") if is_number(x) else self.graph.adopt(x)
             for x in self.leaves(args[0], span)
         ]
         self.graph.span, self.graph.call = span, self.call

@@ -365,7 +365,7 @@ class _UpdateWalk:
     def _as_type(self, value: Any, type: ArrayType) -> Any:
         """`value` as an array of exactly `type`, or None; a host number fills a scalar."""
         if is_number(value) and type.shape == ():
-            return self.made.graph.constant(float(value), type.dtype)
+            return self.made.graph.constant(real(value), type.dtype)
         if not isinstance(value, Value) or value.shape != type.shape or not value.type.is_numeric:
             return None
         if value.dtype != type.dtype and not (value.type.is_float and type.is_float):

@@ -16,6 +16,7 @@ from sxi.eval import FORMS, USAGE, bindable, resolve, run_body
 from sxi.forms.core import definition_value, keyword_pairs, operands
 from sxi.forms.graph import refuse_declaration
 from sxi.names import Scope
+from sxi.primitives.host import real
 from sxi.reader import Form, Group, Symbol
 from sxi.show import printed
 from sxi.source import Span
@@ -186,7 +187,7 @@ def setting(form: Group, scope: Scope) -> tuple[str | None, Step]:
 def overridden(name: str, value: Any, given: Any, span: Span) -> Any:
     """`given` in place of a setting's `value`, which must be of the same kind."""
     if isinstance(value, float) and is_number(given):
-        return float(given)
+        return real(given)
     same = (
         (is_number(value) and isinstance(given, int) and not isinstance(given, bool))
         or (isinstance(value, bool) and isinstance(given, bool))
