@@ -21,6 +21,7 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Sequence
 
 # What a terminal answers to the question where its cursor is, which ptpython waits for.
 _CURSOR_QUESTION, _CURSOR_ANSWER = b"\x1b[6n", b"\x1b[1;1R"
@@ -52,13 +53,13 @@ def seconds_to(command: list[str], prompt: bytes) -> float:
         os.close(terminal)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Start the two in turn and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--other", default="ptpython")
     parser.add_argument("--quick", action="store_true", help="one round, to see that it works")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     rounds = 1 if given.quick else given.rounds
     commands = {"sxi": ([sys.executable, "-m", "sxi"], b"sx>")}
     other = shlex.split(given.other)

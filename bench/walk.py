@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bench.programs import RUNS
 from sxi.backends import open_backend
@@ -73,11 +73,11 @@ def host_node(rounds: int) -> float:
     return least(lambda: loaded.evaluate(host), rounds) / (1000 * then)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of little, to see that it works")
-    quick = parser.parse_args().quick
+    quick = parser.parse_args(arguments).quick
     rounds, turns = (1, 100) if quick else (5, 33_333)
     with deep_calls():
         characters = least(checking(load(str(RUNS / "characters.sx"))), rounds)

@@ -457,7 +457,7 @@ def _instantiate(f: Definition, args: list[Any], keywords: dict[str, Any], span:
 def turn(frame: Any, number: int) -> Iterator[None]:
     """One turn of a fold or a map, a segment of the place of the draws in it."""
     outer = frame.call
-    frame.call = Link(outer, f"t{number}", "", None)
+    frame.call = Link(outer, number, "", None)
     yield
     frame.call = outer
 

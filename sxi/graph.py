@@ -24,14 +24,14 @@ MOST_OPS = 200_000
 class Link:
     """One call, or one turn of a fold, in the chain that leads to an operation.
 
-    number:  the call in its definition, `net#0`, or the turn, `t3`: a segment of a draw's place
+    number:  the call in its definition, `net#0`, or the number of the turn: a segment of a draw's place, `t3`
     name:    what was called, "" for a turn
     """
 
     # One is made for each call and each turn, so it is a plain class: a dataclass costs three times as much.
     __slots__ = ("_place", "depth", "name", "number", "parent", "span")
 
-    def __init__(self, parent: Link | None, number: str, name: str, span: Span | None) -> None:
+    def __init__(self, parent: Link | None, number: str | int, name: str, span: Span | None) -> None:
         self.parent, self.number, self.name, self.span = parent, number, name, span
         self.depth: int = 1 if parent is None else parent.depth + 1
         self._place: str | None = None
@@ -60,7 +60,8 @@ class Link:
             parent = "" if link.parent is None else link.parent._place
             if link.depth % DEEP == 0 and parent:
                 parent = blake2b(parent.encode(), digest_size=16).hexdigest()
-            link._place = f"{parent}/{link.number}" if parent else link.number
+            segment = f"t{link.number}" if isinstance(link.number, int) else link.number
+            link._place = f"{parent}/{segment}" if parent else segment
         assert self._place is not None
         return self._place
 

@@ -11,6 +11,8 @@ from bench import accuracy, harness, peers, programs
 SCRIPTS = {
     "accuracy": ("digits, held-out accuracy: mean", "lorentz, mean rank of the ancestor: mean"),
     "errors": ("read, whole", "a near name"),
+    "prompt": ("sxi ", "to the prompt"),
+    "walk": ("characters.sx", "a node of host code"),
     "guards": ("count of not finite", "sxi, ten guards"),
     "start": ("python, nothing", "sxi --help"),
     "reporting": ("all sinks", "30 more series cost"),

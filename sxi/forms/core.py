@@ -321,7 +321,7 @@ def fold(form: Group, scope: Scope) -> Node:
         within = Link(outer, number, "", None)
         try:
             for i, x in enumerate(turns):
-                frame.call = Link(within, f"t{i}", "", None)
+                frame.call = Link(within, i, "", None)
                 env[carried], env[item] = value, x
                 for b in binders:
                     b(frame, env)
