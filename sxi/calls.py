@@ -88,7 +88,8 @@ _OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_PLAIN = frozenset({int, float})
+# Numbers that are surely short enough: to look is quicker than to ask.
+_SMALL = 1 << 60
 
 
 def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite, forms: list[Form]) -> Node:
@@ -112,8 +113,10 @@ def _call_of_two(primitive: Primitive, first: Node, second: Node, site: CallSite
 
     def node(frame: Any, env: list[Any]) -> Any:
         a, b = first(frame, env), second(frame, env)
-        if type(a) is type(b) and type(a) in _PLAIN:
-            return bounded(compute(a, b))
+        kind = type(a)
+        if kind is type(b) and (kind is int or kind is float):
+            value = compute(a, b)
+            return value if -_SMALL < value < _SMALL else bounded(value)
         return frame.apply(primitive, [a, b], {}, site)
 
     return node
@@ -125,7 +128,8 @@ def _call_with_number(primitive: Primitive, first: Node, number: int | float, si
     def node(frame: Any, env: list[Any]) -> Any:
         a = first(frame, env)
         if type(a) is kind:
-            return compute(a, number)
+            value = compute(a, number)
+            return value if -_SMALL < value < _SMALL else bounded(value)
         return frame.apply(primitive, [a, number], {}, site)
 
     return node
@@ -137,7 +141,8 @@ def _call_of_number(primitive: Primitive, number: int | float, second: Node, sit
     def node(frame: Any, env: list[Any]) -> Any:
         b = second(frame, env)
         if type(b) is kind:
-            return compute(number, b)
+            value = compute(number, b)
+            return value if -_SMALL < value < _SMALL else bounded(value)
         return frame.apply(primitive, [number, b], {}, site)
 
     return node

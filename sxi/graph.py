@@ -29,11 +29,12 @@ class Link:
     """
 
     # One is made for each call and each turn, so it is a plain class: a dataclass costs three times as much.
-    __slots__ = ("_place", "depth", "name", "number", "parent", "span")
+    __slots__ = ("_depth", "_place", "name", "number", "parent", "span")
+
+    _depth: int  # known with the place
 
     def __init__(self, parent: Link | None, number: str | int, name: str, span: Span | None) -> None:
         self.parent, self.number, self.name, self.span = parent, number, name, span
-        self.depth: int = 1 if parent is None else parent.depth + 1
         self._place: str | None = None
 
     def calls(self) -> list[tuple[str, Span]]:
@@ -58,7 +59,8 @@ class Link:
             link = link.parent
         for link in reversed(above):
             parent = "" if link.parent is None else link.parent._place
-            if link.depth % DEEP == 0 and parent:
+            link._depth = 1 if link.parent is None else link.parent._depth + 1
+            if link._depth % DEEP == 0 and parent:
                 parent = blake2b(parent.encode(), digest_size=16).hexdigest()
             segment = f"t{link.number}" if isinstance(link.number, int) else link.number
             link._place = f"{parent}/{segment}" if parent else segment

@@ -192,16 +192,21 @@ def _field(slot: int, name: str) -> Node:
 # Tests: host values only, in a graph and at the prompt alike.
 
 
-def _static_test(test: Node, form: Form, name: str, repair: str | None = None) -> Node:
+def _static_test(test: Node, form: Form, name: str) -> Node:
     span = form.span
 
     def node(frame: Any, env: list[Any]) -> Any:
         value = test(frame, env)
-        if isinstance(value, Value):
-            contracts.branches_are_static(span, form=name, test=value.type, label=str(value.type), help=repair)
+        _refuse_array(value, span, name, None)
         return value
 
     return node
+
+
+def _refuse_array(value: Any, span: Span, name: str, repair: str | None) -> None:
+    """Refuse to branch on an array: contract 009."""
+    if isinstance(value, Value):
+        contracts.branches_are_static(span, form=name, test=value.type, label=str(value.type), help=repair)
 
 
 def holds(value: Any) -> bool:
@@ -214,12 +219,17 @@ def if_(form: Group, scope: Scope) -> Node:
     test_form, then_form, else_form = operands(form, 3, 3)
     chosen = f"(where {' '.join([' '.join(f.span.text.split()) for f in form.items[1:]])})"
     repair = f"choose by an array: {chosen}" if len(chosen) <= LONGEST_REPAIR else None
-    test = _static_test(resolve(test_form, scope), test_form, "if", repair)
+    test = resolve(test_form, scope)
     then, other = resolve(then_form, scope), resolve(else_form, scope)
 
     def node(frame: Any, env: list[Any]) -> Any:
         value = test(frame, env)
-        return then(frame, env) if value is not None and value is not False else other(frame, env)
+        if value is True:
+            return then(frame, env)
+        if value is False or value is None:
+            return other(frame, env)
+        _refuse_array(value, test_form.span, "if", repair)
+        return then(frame, env)
 
     return node
 
