@@ -84,7 +84,7 @@ def test_a_missing_file_is_wrong_usage_and_the_others_are_checked() -> None:
 def test_settings() -> None:
     Path("set.sx").write_text("(setting n 1)\n(define x (nth [1 2] n))\n", encoding="utf-8")
     assert check("set.sx", "--set", "n=0")[0] == 0
-    assert heads(check("set.sx", "--set", "n=2")[1]) == ["E-EVAL-012 set.sx:2:11"]
+    assert heads(check("set.sx", "--set", "n=2")[1]) == ["E-EVAL-012 set.sx:2:22"]
     status, out = check("set.sx", "--set", "m=2")
     assert (status, out[0]) == (4, "E-EVAL-016: setting m: the file has no such setting")
 
