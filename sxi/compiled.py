@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sxi import codes, contracts, series
@@ -283,7 +283,6 @@ class Compiled:
     backend: Backend
     steps: dict[bool, StepPlan]
     passes: list[dict[bool, PassPlan]]
-    labels: dict[str, str] = field(default_factory=dict)
 
 
 def compile_program(checked: Checked, backend: Backend, stage: str | None = None, *, plain: bool = False) -> Compiled:
@@ -292,19 +291,16 @@ def compile_program(checked: Checked, backend: Backend, stage: str | None = None
     runtime: dict[str, Any] = {"split": run.split} if run.split else {}
     if stage is not None:
         runtime["stage"] = stage
-    names = {g.name: g.name for g in run.optimizer}
-    steps = {s: _step_plan(checked, s, backend, runtime, names, plain) for s in checked.steps}
+    steps = {s: _step_plan(checked, s, backend, runtime, plain) for s in checked.steps}
     passes = [{s: _pass_plan(p, s, backend, stage, plain) for s in p.graphs} for p in checked.passes]
-    return Compiled(checked, backend, steps, passes, names)
+    return Compiled(checked, backend, steps, passes)
 
 
-def _step_plan(
-    checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], names: dict[str, str], plain: bool
-) -> StepPlan:
+def _step_plan(checked: Checked, sampled: bool, backend: Backend, runtime: dict[str, Any], plain: bool) -> StepPlan:
     step, update = checked.steps[sampled], checked.updates[sampled]
     layout = Layout(step.recording, 0, runtime)
     loss = layout.end
-    update_layout = Layout(update.recording, loss + 1, runtime, names)
+    update_layout = Layout(update.recording, loss + 1, runtime)
     grads = update_layout.end
     n = len(step.params) if checked.run.guard_finite else 0
     gathering, update_gathering = Gathering(layout), Gathering(update_layout)

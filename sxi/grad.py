@@ -129,10 +129,6 @@ def _summed_to(g: Op, shape: tuple[int, ...]) -> Op:
         else []
     )
     out = PRIMITIVES["sum"](g, axis=tuple(axes), keep=False) if axes else g
-    if out.type.size != _size(shape):
+    if out.type.size != prod(shape):
         return PRIMITIVES["broadcast-to"](out, shape=shape)  # type: ignore[no-any-return]  # an op
     return out if out.shape == shape else PRIMITIVES["reshape"](out, shape=shape)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return prod(shape)

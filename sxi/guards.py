@@ -93,11 +93,17 @@ def series_value(total: float) -> float | None:
     """
     if not math.isfinite(total):
         return total
+    rounded = nearest_f32(total)
+    return None if total == int(total) and rounded != total else rounded
+
+
+def nearest_f32(value: float) -> float | None:
+    """The f32 nearest to a finite number; None past the range of f32."""
     try:
-        rounded: float = struct.unpack("<f", struct.pack("<f", total))[0]
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
         return None
-    return None if total == int(total) and rounded != total else rounded
+    return rounded
 
 
 @dataclass(slots=True)

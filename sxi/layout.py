@@ -49,7 +49,6 @@ class Layout:
     recording: Recording
     start: int
     runtime: dict[str, Any]
-    params: dict[str, str] = field(default_factory=dict)
     evaluations: list[list[int]] = field(default_factory=list)
     guards: list[Guard] = field(init=False)
     series: list[Series] = field(init=False)
@@ -75,7 +74,7 @@ class Layout:
         self._guard_slots = [(self.guard_labels[key], own) for key, own in slots.items()]
 
     def _meta(self, metadata: Sequence[tuple[str, Any]], group: str | None) -> dict[str, Any]:
-        extra = {"param": self.params.get(group, group)} if group is not None else {}
+        extra = {"param": group} if group is not None else {}
         return {**dict(metadata), **self.runtime, **extra}
 
     @property

@@ -326,7 +326,7 @@ class Runner:
         at = 0
         for name, _, states in plan.update_graph.params:
             values.params[name] = out[at]
-            finite.append([out[at : at + 1 + len(states)]])
+            finite.append(out[at : at + 1 + len(states)])
             for k, state in enumerate(states, 1):
                 values.optimizer[f"{state}/{name}"] = out[at + k]
             at += 1 + len(states)
@@ -337,11 +337,13 @@ class Runner:
             self._count_not_finite(plan, counters, gradients, finite)
         return values
 
-    def _count_not_finite(self, plan: StepPlan, counters: Array, gradients: list[Array], updates: list[Any]) -> None:
+    def _count_not_finite(
+        self, plan: StepPlan, counters: Array, gradients: list[Array], updates: list[list[Array]]
+    ) -> None:
         count = self.backend.count_nonfinite_own
         slots = list(range(plan.grads, plan.grads + len(gradients)))
         counts = [count(g) for g in gradients]
-        for i, (arrays,) in enumerate(updates):
+        for i, arrays in enumerate(updates):
             for x in arrays:
                 slots.append(plan.updates + i)
                 counts.append(count(x))

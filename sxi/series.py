@@ -7,12 +7,11 @@ minimum as a negated maximum) in another.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sxi.guards import Identity, Metadata, series_identity
+from sxi.guards import Identity, Metadata, nearest_f32, series_identity
 from sxi.source import Span
 
 REDUCES = ("mean", "sum", "min", "max", "last")
@@ -70,11 +69,8 @@ def as_f32(value: float) -> float:
     """A value as a series holds it: rounded to f32, past its range an infinity."""
     if not math.isfinite(value):
         return value
-    try:
-        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    return rounded
+    rounded = nearest_f32(value)
+    return math.copysign(math.inf, value) if rounded is None else rounded
 
 
 def matches(globs: Sequence[str], name: str) -> bool:

@@ -43,11 +43,6 @@ def printed(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value_lines(value))
 
 
-def array_text(x: Value) -> str:
-    """An array as `print` writes it."""
-    return "\n".join(array_lines(x))
-
-
 def _members(value: list[Any] | dict[str, Any]) -> list[Any]:
     return list(value.values()) if isinstance(value, dict) else value
 

@@ -25,10 +25,6 @@ class Source:
     def _line_starts(self) -> list[int]:
         return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
 
-    @property
-    def line_count(self) -> int:
-        return len(self._line_starts)
-
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the column of the character at `offset`."""
         line = bisect_right(self._line_starts, offset)

@@ -19,6 +19,7 @@ from sxi.eval import call_function, call_value
 from sxi.grad import gradients
 from sxi.graph import Graph, Op
 from sxi.options import Pass, Run
+from sxi.primitives import PRIMITIVES
 from sxi.primitives.declare import Value
 from sxi.primitives.host import real
 from sxi.program import Program
@@ -391,7 +392,7 @@ class _UpdateWalk:
             if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
                 self._refuse_total(span, f"total is of {kind_of(value)}, expected a numeric scalar")
             self._check_reads(value, start, span)
-            sum_ = value if sum_ is None else graph.apply(_plus(), [sum_, value], {})
+            sum_ = value if sum_ is None else graph.apply(PRIMITIVES["+"], [sum_, value], {})
         self.frame.param_name, self.frame.group = self.name, self.group.name
         self.frame.totals[key] = sum_
         return sum_
@@ -443,12 +444,6 @@ def _is_of_a_parameter(op: Op) -> bool:
                 seen.add(x.index)
                 open_.append(x)
     return False
-
-
-def _plus() -> Any:
-    from sxi.primitives import PRIMITIVES  # noqa: PLC0415  # only `total` adds here
-
-    return PRIMITIVES["+"]
 
 
 def first_states(frame: Any, definition: Any, p: Any, keywords: dict[str, Any]) -> dict[str, Any]:
