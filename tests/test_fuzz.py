@@ -1,6 +1,7 @@
 """No text makes the interpreter raise anything but its own errors, hang, or answer in two ways.
 
 `SXI_FUZZ` texts are tried, 20,000 by default, from number `SXI_FUZZ_FROM` on; a failure names its number and its text.
+With `--junitxml` each part's property `outcomes` says how many ran and how many each code refused.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import random
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_only_our_own_errors_escape(part: int) -> None:
+def test_only_our_own_errors_escape(part: int, record_property: Callable[[str, object], None]) -> None:
     outcomes: Counter[str] = Counter()
     size = TEXTS // PARTS
     for number in range(FIRST + part * size, FIRST + (part + 1) * size):
@@ -95,6 +96,7 @@ def test_only_our_own_errors_escape(part: int) -> None:
                 raise AssertionError(f"text {number}: {type(escaped).__name__}: {escaped}\n{text}") from escaped
             outcomes["ran" if error is None else error.code] += 1
             text = None if error is None else fuzz.repaired(text, error)
+    record_property("outcomes", dict(outcomes))
     if TEXTS >= 1000:
         # a fuzzer whose texts are all refused at once, or for one reason, tests nothing
         assert outcomes["ran"] > 0.1 * size, outcomes
