@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from sxi import codes, contracts
+from sxi.arithmetic import quick_call
 from sxi.arraytype import CARRIERS
 from sxi.codes import Refusal
 from sxi.errors import Label, SxiError
 from sxi.names import Scope
 from sxi.primitives.declare import REQUIRED, Param, Primitive, Value
-from sxi.primitives.host import bounded
-from sxi.reader import Form, Group, Keyword, Number, Symbol, read
+from sxi.reader import Form, Group, Keyword, Symbol, read
 from sxi.source import Source, Span
 from sxi.suggest import did_you_mean
 from sxi.values import Function, Key, Node, is_number, is_static, kind_of
@@ -79,71 +78,15 @@ def primitive_call(
             fixed[param.python_name] = param.default
     if not statics and not fixed and not primitive.draws and all([n is not None and not p.listed for p, n in arrays]):
         nodes = [n for _, n in arrays if n is not None]
-        return _plain_call(primitive, nodes, site, [f for _, f in bound])
+        return quick_call(primitive, [f for _, f in bound], nodes, site, scope) or _plain_call(primitive, nodes, site)
     return _full_call(primitive, arrays, statics, fixed, site)
 
 
-# Of two host numbers, what Python computes by itself: the general way is twenty times as long.
-_OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-# Numbers that are surely short enough: to look is quicker than to ask.
-_SMALL = 1 << 60
-
-
-def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite, forms: list[Form]) -> Node:
+def _plain_call(primitive: Primitive, nodes: list[Node], site: CallSite) -> Node:
     """A call with array operands only: the most frequent kind."""
-    if len(nodes) == 2 and primitive.name in _OF_TWO:
-        first, second = forms
-        if isinstance(second, Number):
-            return _call_with_number(primitive, nodes[0], second.value, site)
-        if isinstance(first, Number):
-            return _call_of_number(primitive, first.value, nodes[1], site)
-        return _call_of_two(primitive, nodes[0], nodes[1], site)
 
     def node(frame: Any, env: list[Any]) -> Any:
         return frame.apply(primitive, [n(frame, env) for n in nodes], {}, site)
-
-    return node
-
-
-def _call_of_two(primitive: Primitive, first: Node, second: Node, site: CallSite) -> Node:
-    compute = _OF_TWO[primitive.name]
-
-    def node(frame: Any, env: list[Any]) -> Any:
-        a, b = first(frame, env), second(frame, env)
-        kind = type(a)
-        if kind is type(b) and (kind is int or kind is float):
-            value = compute(a, b)
-            return value if -_SMALL < value < _SMALL else bounded(value)
-        return frame.apply(primitive, [a, b], {}, site)
-
-    return node
-
-
-def _call_with_number(primitive: Primitive, first: Node, number: int | float, site: CallSite) -> Node:
-    compute, kind = _OF_TWO[primitive.name], type(number)
-
-    def node(frame: Any, env: list[Any]) -> Any:
-        a = first(frame, env)
-        if type(a) is kind:
-            value = compute(a, number)
-            return value if -_SMALL < value < _SMALL else bounded(value)
-        return frame.apply(primitive, [a, number], {}, site)
-
-    return node
-
-
-def _call_of_number(primitive: Primitive, number: int | float, second: Node, site: CallSite) -> Node:
-    compute, kind = _OF_TWO[primitive.name], type(number)
-
-    def node(frame: Any, env: list[Any]) -> Any:
-        b = second(frame, env)
-        if type(b) is kind:
-            value = compute(number, b)
-            return value if -_SMALL < value < _SMALL else bounded(value)
-        return frame.apply(primitive, [number, b], {}, site)
 
     return node
 

@@ -198,10 +198,11 @@ def _resolve_call(form: Group, scope: Scope) -> Node:
         if key.name in [k.name for k, _ in pairs[:i]]:
             malformed(key, name, f":{key.name} is given twice", help="")
     span, head_span = form.span, head.span
+    only = nodes[0] if len(nodes) == 1 else None
 
     def node(frame: Any, env: Env) -> Any:
         f = function(frame, env)
-        args = [n(frame, env) for n in nodes]
+        args = [only(frame, env)] if only is not None else [n(frame, env) for n in nodes]
         given = {k: n(frame, env) for k, n in keywords} if keywords else {}
         if type(f) is Function:
             return call_function(frame, f, args, given, span, number, spans[1])
@@ -240,8 +241,8 @@ def no_such_key(name: str, record: dict[str, Any], span: Span) -> SxiError:
     return codes.NO_SUCH_KEY.at(span, key=name, help=did_you_mean(name, record, ":{}"), notes=(note,))
 
 
-def resolve_body(forms: Sequence[Form], scope: Scope, owner: Form, name: str) -> list[Node]:
-    """The nodes of a body: local definitions at its head, then forms, of which the last is the value."""
+def resolve_body(forms: Sequence[Form], scope: Scope, owner: Form, name: str) -> Node:
+    """The node of a body: local definitions at its head, then forms, of which the last is the value."""
     if not forms:
         malformed(owner, name, "the body is empty")
     defines = [f for f in forms if isinstance(f, Group) and f.head == "define"]
@@ -254,7 +255,7 @@ def resolve_body(forms: Sequence[Form], scope: Scope, owner: Form, name: str) ->
     scope.declare_cells(defines, lambda f, what: malformed(f, "define", what))
     nodes = [resolve(f, scope) if f is forms[-1] else resolve_dropped(f, scope) for f in forms]
     scope.pop()
-    return nodes
+    return sequence(nodes)
 
 
 def resolve_dropped(form: Form, scope: Scope) -> Node:
@@ -266,12 +267,18 @@ def resolve_dropped(form: Form, scope: Scope) -> Node:
     return resolve(form, scope)
 
 
-def run_body(frame: Any, nodes: list[Node], env: Env) -> Any:
-    """The value of the last node."""
-    value = None
-    for node in nodes:
-        value = node(frame, env)
-    return value
+def sequence(nodes: list[Node]) -> Node:
+    """The node that walks `nodes` in order, of the value of the last."""
+    if len(nodes) == 1:
+        return nodes[0]
+
+    def node(frame: Any, env: Env) -> Any:
+        value = None
+        for n in nodes:
+            value = n(frame, env)
+        return value
+
+    return node
 
 
 # Calling
@@ -291,8 +298,8 @@ def call_function(
         raise _wrong_count(f, args, span)
     if body.keywords or keywords:
         _check_keywords(f, keywords, span, keys or {})
-    env = [*args, *[None] * (body.size - body.arity), *f.captured]
-    outer, outer_scope = frame.call, frame.scope
+    env = [*args, *body.locals, *f.captured]
+    outer, outer_scope = frame.call if frame.turn is None else frame.chain(), frame.scope
     if number:
         frame.call = Link(outer, number, f.name, span)
     frame.depth += 1
@@ -303,9 +310,7 @@ def call_function(
     try:
         if body.keywords or keywords:
             _bind_keywords(frame, f, keywords, env)
-        value = None
-        for node in body.nodes:
-            value = node(frame, env)
+        value = body.node(frame, env)
     except SxiError as error:
         if number:
             error.chain.append((f.name, span))
@@ -410,7 +415,7 @@ def _call_builtin(
     for name in keywords:
         if name not in f.keywords and "*" not in f.keywords:
             raise unknown_keyword((spans[1] if spans else {}).get(name, span), f.name, name, f.keywords, f.usage)
-    outer = frame.call
+    outer = frame.chain()
     frame.call = Link(outer, number, "", None)
     places = spans[0] if spans else [span] * len(args)
     try:
@@ -456,10 +461,10 @@ def _instantiate(f: Definition, args: list[Any], keywords: dict[str, Any], span:
 @contextmanager
 def turn(frame: Any, number: int) -> Iterator[None]:
     """One turn of a fold or a map, a segment of the place of the draws in it."""
-    outer = frame.call
-    frame.call = Link(outer, number, "", None)
+    outer = frame.chain()
+    frame.turn = number
     yield
-    frame.call = outer
+    frame.call, frame.turn = outer, None
 
 
 # Functions from their forms
@@ -494,9 +499,10 @@ def resolve_function(
         # a keyword may have the name of a form, as :total has: it is read as a name, never called
         made.keywords[key.name] = (inner.bind(key.name), node)
     doc, body = docstring(body)
-    made.nodes = resolve_body(body, inner, owner, owner.head)
+    made.node = resolve_body(body, inner, owner, owner.head)
     made.last_span = body[-1].span
-    made.size, made.captures, made.doc = inner.size, inner.captures_last_first(), doc
+    made.locals = [None] * (inner.size - made.arity)
+    made.captures, made.doc = inner.captures_last_first(), doc
     made.parameters = " ".join([i.span.text for i in parameters.items])
     return made, inner
 

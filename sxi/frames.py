@@ -32,7 +32,8 @@ class Frame:
     place:      the head of the places of draws
     scope:      the prefix of the names of parameters
     training:   what `(training?)` gives
-    call:       the chain of calls that led here; depth: how many
+    call:       the chain of calls that led here, but for the turn; depth: how many
+    turn:       the turn of the innermost fold as long as nothing asked for its link; None outside of one
     """
 
     def __init__(self, emitter: Any, globals: list[Any], context: str | None, place: str) -> None:
@@ -40,6 +41,7 @@ class Frame:
         self.scope: tuple[str, ...] = ()
         self.training = False
         self.call: Link | None = None
+        self.turn: int | None = None
         self.depth = 0
         self.frozen = False
         self.reading: str | None = None
@@ -47,7 +49,7 @@ class Frame:
     def apply(self, primitive: Primitive, operands: Sequence[Any], static: Static, site: CallSite) -> Any:
         """The result of a primitive called at `site`."""
         emitter = self.emitter
-        emitter.span, emitter.call = site.span, self.call
+        emitter.span, emitter.call = site.span, self.chain()
         if primitive.draws:
             static = {**static, "place": self.place_of(site)}
         if primitive.uses_training:
@@ -60,13 +62,21 @@ class Frame:
         except ZeroDivisionError:
             raise codes.DIVIDED_BY_ZERO.at(site.span) from None
 
+    def chain(self) -> Link | None:
+        """The chain of calls and turns that led here; the turn's link is made now, for most turns never ask."""
+        if self.turn is not None:
+            self.call, self.turn = Link(self.call, self.turn, "", None), None
+        return self.call
+
     def place_of(self, site: CallSite) -> str:
         """The place of a draw: the graph, the chain of calls and turns, the draw's number."""
-        chain = f"{self.call.place()}/" if self.call else ""
-        return f"{self.place}/{chain}{site.number}"
+        link = self.chain()
+        above = f"{link.place()}/" if link else ""
+        return f"{self.place}/{above}{site.number}"
 
     def calls(self) -> tuple[tuple[str, Span], ...]:
-        return tuple(self.call.calls()) if self.call else ()
+        link = self.chain()
+        return tuple(link.calls()) if link else ()
 
     @contextmanager
     def unrounded(self) -> Iterator[None]:

@@ -171,7 +171,7 @@ class Trace(Frame):
             self._check_same(known, type, init, site.span)
         if self.context == "objective" and not self.sampled:
             known.uses += 1
-        self.graph.span, self.graph.call = site.span, self.call
+        self.graph.span, self.graph.call = site.span, self.chain()
         if self.reading is not None:
             return self.graph.input("optimizer", f"{self.reading}/{full}", known.type)
         found = self.graph.input("param", full, known.type)
@@ -281,7 +281,7 @@ class Trace(Frame):
             x if isinstance(x, Op) else self.graph.constant(real(x), "f32") if is_number(x) else self.graph.adopt(x)
             for x in self.leaves(args[0], span)
         ]
-        self.graph.span, self.graph.call = span, self.call
+        self.graph.span, self.graph.call = span, self.chain()
         own = [PRIMITIVES["identity"](x) for x in leaves]
         first = rebuilt(args[0], iter(own)) if not is_number(args[0]) else own[0]
         value = call(self, f.function, [first, *args[1:]], keywords, span, number)
@@ -304,7 +304,7 @@ class Trace(Frame):
             )
 
     def state_for_tap(self) -> tuple[Any, ...]:
-        return self.call, self.scope, self.training
+        return self.chain(), self.scope, self.training
 
     def walk_tap(self, op: Op, g: Op, call: Any) -> None:
         """Give the cotangent `g` that flows through a tap to its lambda."""

@@ -449,7 +449,7 @@ def _is_of_a_parameter(op: Op) -> bool:
 def first_states(frame: Any, definition: Any, p: Any, keywords: dict[str, Any]) -> dict[str, Any]:
     """The first value of each state of an optimizer for a parameter `p`, in `frame`."""
     body = definition.function.body
-    env: list[Any] = [p, None, *[None] * (body.size - 2), *definition.function.captured]
+    env: list[Any] = [p, None, *body.locals, *definition.function.captured]
     for key, (slot, default) in body.keywords.items():
         if key in keywords:
             env[slot] = keywords[key]

@@ -41,7 +41,8 @@ class Body:
 
     arity:     how many positional parameters
     keywords:  keyword parameter -> (slot, node of its default or None where it is required)
-    size:      slots of its environment, without the captured ones, which stand at its end
+    node:      what its value is when walked; set when its text is resolved
+    locals:    the rest of its environment behind the operands; what is captured stands behind these
     last:      where its last form stands, whose value is the function's
     captures:  how the environment that makes the function finds what it captures, last first
     """
@@ -50,8 +51,8 @@ class Body:
     span: Span
     arity: int
     keywords: dict[str, tuple[int, Node | None]] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    size: int = 0
+    node: Node = field(init=False)
+    locals: list[None] = field(default_factory=list)
     captures: list[int] = field(default_factory=list)
     doc: str = ""
     parameters: str = ""

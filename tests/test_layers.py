@@ -28,7 +28,8 @@ LAYERS = [
     "backends checkpoint history status values series",
     "emit ranks state folder panel show explain_layout",
     "graph names",
-    "grad plan calls",
+    "grad plan arithmetic",
+    "calls",
     # the walk
     "eval frames evidence",
     "builtins trace",

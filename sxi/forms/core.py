@@ -16,7 +16,7 @@ from sxi.eval import (
     resolve_body,
     resolve_dropped,
     resolve_function,
-    run_body,
+    sequence,
     special_form,
 )
 from sxi.graph import Link
@@ -93,7 +93,7 @@ def lambda_(form: Group, scope: Scope) -> Node:
 def begin(form: Group, scope: Scope) -> Node:
     forms = operands(form, 1)
     nodes = [resolve(f, scope) if f is forms[-1] else resolve_dropped(f, scope) for f in forms]
-    return lambda frame, env: run_body(frame, nodes, env)
+    return sequence(nodes)
 
 
 # Bindings
@@ -116,14 +116,14 @@ def let(form: Group, scope: Scope) -> Node:
         scope.push()  # a later binding may take the same name again
         opened += 1
         steps.append(pattern(binding.items[0], form, scope, value))
-    nodes = resolve_body(body, scope, form, "let")
+    inner = resolve_body(body, scope, form, "let")
     for _ in range(opened):
         scope.pop()
 
     def node(frame: Any, env: list[Any]) -> Any:
         for step in steps:
             step(frame, env)
-        return run_body(frame, nodes, env)
+        return inner(frame, env)
 
     return node
 
@@ -238,14 +238,14 @@ def if_(form: Group, scope: Scope) -> Node:
 def when(form: Group, scope: Scope) -> Node:
     test_form, *body = operands(form, 2)
     test = _static_test(resolve(test_form, scope), test_form, "when")
-    nodes = resolve_body(body, scope, form, "when")
-    return lambda frame, env: run_body(frame, nodes, env) if holds(test(frame, env)) else None
+    inner = resolve_body(body, scope, form, "when")
+    return lambda frame, env: inner(frame, env) if holds(test(frame, env)) else None
 
 
 @special_form("cond", "(cond (test e …) … (else e …))")
 def cond(form: Group, scope: Scope) -> Node:
     clauses = operands(form, 1)
-    branches: list[tuple[Node, list[Node]]] = []
+    branches: list[tuple[Node, Node]] = []
     for clause in clauses:
         if not isinstance(clause, Group) or clause.bracket != "(" or len(clause.items) < 2:
             malformed(clause, "cond", "a clause is (test e …)")
@@ -257,9 +257,9 @@ def cond(form: Group, scope: Scope) -> Node:
         branches.append((test, resolve_body(clause.items[1:], scope, clause, "cond")))
 
     def node(frame: Any, env: list[Any]) -> Any:
-        for test, nodes in branches:
+        for test, inner in branches:
             if holds(test(frame, env)):
-                return run_body(frame, nodes, env)
+                return inner(frame, env)
         return None
 
     return node
@@ -318,7 +318,7 @@ def fold(form: Group, scope: Scope) -> Node:
     scope.push()
     carried, bind = _loop_variable(start.items[0], form, scope, "fold")
     item, bind_item = _loop_variable(over.items[0], form, scope, "item")
-    nodes = resolve_body(body, scope, form, "fold")
+    inner = resolve_body(body, scope, form, "fold")
     scope.pop()
     binders = [b for b in (bind, bind_item) if b is not None]
 
@@ -327,20 +327,19 @@ def fold(form: Group, scope: Scope) -> Node:
         turns = items(frame, env)
         if not isinstance(turns, list):
             raise codes.WRONG_KIND.at(items_span, what="what a fold goes over", given=kind_of(turns), wanted="a list")
-        outer = frame.call
+        outer = frame.chain()
         within = Link(outer, number, "", None)
         try:
             for i, x in enumerate(turns):
-                frame.call = Link(within, i, "", None)
+                frame.call, frame.turn = within, i
                 env[carried], env[item] = value, x
                 for b in binders:
                     b(frame, env)
-                for n in nodes:
-                    value = n(frame, env)
+                value = inner(frame, env)
         except SxiError as error:
             _say_too_large(error, form.span, len(turns))
             raise
-        frame.call = outer
+        frame.call, frame.turn = outer, None
         return value
 
     return node

@@ -12,7 +12,7 @@ from typing import Any
 
 from sxi import codes
 from sxi.calls import unknown_keyword
-from sxi.eval import FORMS, USAGE, bindable, resolve, run_body
+from sxi.eval import FORMS, USAGE, bindable, resolve
 from sxi.forms.core import definition_value, keyword_pairs, operands
 from sxi.forms.graph import refuse_declaration
 from sxi.names import Scope
@@ -220,4 +220,4 @@ def print_(form: Group, scope: Scope) -> tuple[str | None, Step]:
 def expression(form: Form, scope: Scope) -> Step:
     """A top-level form that is no declaration: evaluated for its errors."""
     node = resolve(form, scope)
-    return lambda world: run_body(world.frame, [node], [None] * scope.size)
+    return lambda world: node(world.frame, [None] * scope.size)

@@ -8,7 +8,7 @@ from sxi import codes, contracts
 from sxi.arraytype import CARRIERS, ArrayType
 from sxi.calls import CallSite, parts_of, refuse_array, unknown_keyword
 from sxi.codes import Refusal
-from sxi.eval import USAGE, malformed, missing_keyword, resolve, resolve_body, run_body, special_form
+from sxi.eval import USAGE, malformed, missing_keyword, resolve, resolve_body, special_form
 from sxi.forms.core import keyword_pairs, operands
 from sxi.names import Scope
 from sxi.primitives import PRIMITIVES
@@ -182,14 +182,14 @@ def next_(form: Group, scope: Scope) -> Node:
 def scope_(form: Group, scope: Scope) -> Node:
     """Puts a prefix before the names made in its body."""
     name, *body = operands(form, 2)
-    name_node, nodes = resolve(name, scope), resolve_body(body, scope, form, "scope")
+    name_node, inner = resolve(name, scope), resolve_body(body, scope, form, "scope")
 
     def node(frame: Any, env: list[Any]) -> Any:
         given = name_node(frame, env)
         contracts.name_is_valid(name.span, form="scope", name=given)
         outer = frame.scope
         frame.scope = (*outer, given)
-        value = run_body(frame, nodes, env)
+        value = inner(frame, env)
         frame.scope = outer
         return value
 
@@ -199,12 +199,12 @@ def scope_(form: Group, scope: Scope) -> Node:
 @special_form("bf16", "(bf16 body …)")
 def bf16(form: Group, scope: Scope) -> Node:
     """A region whose operations are rounded to bf16."""
-    nodes = resolve_body(operands(form, 1), scope, form, "bf16")
+    inner = resolve_body(operands(form, 1), scope, form, "bf16")
 
     def node(frame: Any, env: list[Any]) -> Any:
         emitter = frame.emitter
         outer, emitter.rounding = emitter.rounding, True
-        value = run_body(frame, nodes, env)
+        value = inner(frame, env)
         emitter.rounding = outer
         return value
 
@@ -214,11 +214,11 @@ def bf16(form: Group, scope: Scope) -> Node:
 @special_form("frozen", "(frozen body …)")
 def frozen(form: Group, scope: Scope) -> Node:
     """A region in which parameters take no gradient."""
-    nodes = resolve_body(operands(form, 1), scope, form, "frozen")
+    inner = resolve_body(operands(form, 1), scope, form, "frozen")
 
     def node(frame: Any, env: list[Any]) -> Any:
         outer, frame.frozen = frame.frozen, True
-        value = run_body(frame, nodes, env)
+        value = inner(frame, env)
         frame.frozen = outer
         return value
 
@@ -229,14 +229,14 @@ def frozen(form: Group, scope: Scope) -> Node:
 def reading(form: Group, scope: Scope) -> Node:
     """A frozen region in which each parameter is its optimizer's state of that name."""
     name, *body = operands(form, 2)
-    name_node, nodes = resolve(name, scope), resolve_body(body, scope, form, "reading")
+    name_node, inner = resolve(name, scope), resolve_body(body, scope, form, "reading")
 
     def node(frame: Any, env: list[Any]) -> Any:
         _in_graph(frame, "reading", form.span)
         given = name_node(frame, env)
         contracts.name_is_valid(name.span, form="state", name=given)
         outer, frame.reading = frame.reading, given
-        value = run_body(frame, nodes, env)
+        value = inner(frame, env)
         frame.reading = outer
         return value
 
