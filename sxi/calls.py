@@ -214,9 +214,10 @@ def bind_call(
     at, keys = spans or ((), {})
     site = CallSite(span, number, {})
     bound = _by_position(primitive, args)
-    for i, (param, _) in enumerate(bound):
-        if i < len(at):
-            site.spans.setdefault(param.name, at[i])
+    for (param, _), span_of in zip(bound, at, strict=False):  # a call within the interpreter has no places
+        site.spans.setdefault(param.name, span_of)
+        if param.kind == "array" and param.many:
+            site.parts.setdefault(param.name, []).append(span_of)
     operands: list[Any] = []
     static: dict[str, Any] = {}
     for name in keywords:
@@ -360,14 +361,17 @@ def check_operands(primitive: Primitive, operands: Sequence[Any], site: CallSite
         span = _operand_span(primitive, 0, site)
         contracts.counts_take_the_right_operand(span, form="count-where", operand=operands[0])
     for i, x in enumerate(operands):
-        if isinstance(x, Value | int | float):
-            continue
-        if x is None and primitive.arrays[min(i, len(primitive.arrays) - 1)].default is not REQUIRED:
+        if isinstance(x, Value | int | float) or _is_absent(primitive, i, x):
             continue
         if primitive.name in ("=", "/=") and all([is_static(o) for o in operands]):
             continue
         refusal = Refusal(codes.NOT_AN_ARRAY, i, given=kind_of(x))
         raise located(refusal, primitive, operands, site, _made_an_array(x))
+
+
+def _is_absent(primitive: Primitive, index: int, x: Any) -> bool:
+    """Whether the operand is one that may be left out, and is."""
+    return x is None and primitive.arrays[min(index, len(primitive.arrays) - 1)].default is not REQUIRED
 
 
 def _made_an_array(x: Any) -> str:
@@ -393,7 +397,7 @@ def located(
 ) -> SxiError:
     """The error of a call that a type rule refused: the call and its arguments' types in words."""
     error = refusal.error()
-    shown = [kind_of(x) for x in operands if x is not None]
+    shown = [kind_of(x) for i, x in enumerate(operands) if not _is_absent(primitive, i, x)]
     call = shortened(site.span.text)
     types = f"{', '.join(shown[:-1])} with {shown[-1]}" if len(shown) > 1 else "".join(shown)
     error.message = f"{call}: {types}: {error.message}" if types else f"{call}: {error.message}"
