@@ -47,6 +47,10 @@ CASES = {
         "(define a (nth [] 0))\n(define b (+ a 1))\n(define (f) b)\n(define c (f))",
         [(1, "E-EVAL-012")],
     ),
+    "a name whose declaration is written like a function's is no error": (
+        "(initializer (like) 2)\n(define a like)",
+        [(1, "E-EVAL-002")],
+    ),
     "a use before the definition is one": ("(define b (+ a 1))\n(define a 1)", [(1, "E-EVAL-008")]),
     "so is a use in its own definition": ("(define b (+ b 1))", [(1, "E-EVAL-008")]),
     "the run is walked behind a failed definition": (

@@ -218,6 +218,25 @@ def test_only_the_objective_and_its_models_make_parameters(program: Program, whe
     assert only(program.refused(text))["code"] == "E-CONTRACT-011"
 
 
+@pytest.mark.parametrize(
+    ("generator", "prepare", "initial"),
+    [
+        ('(* (param "w") (ones [n]))', "batch", "0.0"),
+        ("(ones [n])", '(with batch :v (param "w"))', "0.0"),
+        ("(ones [n])", "batch", '(+ (param "w") (zeros shape))'),
+    ],
+)
+def test_no_parameter_is_read_before_one_is_known(program: Program, generator: str, prepare: str, initial: str) -> None:
+    refused = only(
+        program.refused(f"""(generator made (n) {{:x {generator}}}) (prepare (batch) {prepare})
+        (initializer own (shape) (+ {initial} (zeros shape)))
+        (objective (batch) (+ (mean (:x batch)) (param "w" [] :init own))) {run_of(":steps 1")}""")
+    )
+    assert refused["code"] == "E-CONTRACT-011"
+    # not to be told to do what was done
+    assert "existing" not in refused["help"]
+
+
 # Passes
 
 

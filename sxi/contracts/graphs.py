@@ -111,10 +111,20 @@ def shapes_are_static(form: str, value: object) -> bool:
     return not isinstance(value, ArrayType)
 
 
+# Where parameters can be read: elsewhere no walk of a model has come before.
+_READ_PARAMETERS = frozenset({"objective", "evaluate", "optimizer"})
+
+
+def _where_it_is_made(form: str, context: str) -> str:
+    if context in _READ_PARAMETERS:
+        return "make it in the model or the objective; here, name an existing parameter without a shape"
+    return "make it and read it in the model or the objective: before these are walked, no parameter exists"
+
+
 @rule(
     11,
     "{form} stands in the {context}, which makes no parameter and no state",
-    help="make it in the model or the objective; here, name an existing parameter without a shape",
+    help=_where_it_is_made,
     breaks="""
         (generator points (n) {:x (normal [n 3])})
         (objective (batch)

@@ -132,7 +132,8 @@ def defined_name(form: Form) -> tuple[str, Span] | None:
     if not isinstance(form, Group) or form.head not in DECLARATIONS or form.head in NAMELESS or len(form.items) < 2:
         return None
     target = form.items[1]
-    if form.head == "define" and isinstance(target, Group) and target.bracket == "(" and target.items:
+    # (define (f a) …); another form that is written so is refused for that, and its name is known all the same
+    if isinstance(target, Group) and target.bracket == "(" and target.items:
         target = target.items[0]
     if isinstance(target, Symbol):
         bindable(target, form)
