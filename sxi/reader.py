@@ -377,7 +377,8 @@ class _Reading:
         return self.skip_to(next_form.start() if next_form else None)
 
     def skip_to(self, at: int | None) -> int | None:
-        """Forget what is open, and go on at `at`."""
+        """Forget what is open, which the last error is about, and go on at `at`."""
+        self.report_unclosed(self.left_open()[:-1])
         del self.frames[1:]
         self.top.prefixes.clear()
         return at
@@ -430,12 +431,16 @@ class _Reading:
         self.errors.append(codes.NOTHING_FOLLOWS.at(place, prefix=prefix, help=help))
 
     def finish(self) -> None:
-        """Report what the end of the text leaves open; whole forms begun in column 1 within it are kept."""
+        """Report what the end of the text leaves open."""
         if len(self.errors) >= MAX_ERRORS:
             return
         if len(self.frames) == 1 and self.top.prefixes:
             prefix, start = self.top.prefixes[-1]
             self.errors.append(codes.NO_FORM_AT_END.at(self.place(start, start + len(prefix)), prefix=prefix))
+        self.report_unclosed(self.left_open())
+
+    def left_open(self) -> list[_Frame]:
+        """Of the open brackets the innermost of each form begun in column 1; whole forms begun there are kept."""
         unclosed: list[_Frame] = []
         apart = True
         for frame in self.frames[1:]:
@@ -450,6 +455,9 @@ class _Reading:
             )
             apart = first is not None
             self.forms.extend(frame.items[first:] if apart else ())
+        return unclosed
+
+    def report_unclosed(self, unclosed: list[_Frame]) -> None:
         for frame in unclosed[: MAX_ERRORS - len(self.errors)]:
             place = self.place(frame.start, frame.start + 1)
             labels = _meant_end(place)

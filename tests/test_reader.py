@@ -357,7 +357,7 @@ def test_the_reader_goes_on_at_the_next_top_level_form() -> None:
     )
     forms_read, found = read_all(Source("t.sx", text))
     assert places(text) == [
-        "1:14 007", "1:17 007", "2:15 004", "4:12 009", "5:13 005", "8:4 007", "9:4 010", "10:4 007",
+        "1:1 003", "1:14 007", "1:17 007", "2:15 004", "4:12 009", "5:13 005", "8:4 007", "9:4 010", "10:4 007",
     ]  # fmt: skip
     assert [form.span.text for form in forms_read] == ["(define d 1)", "(define e 2)"]
     with pytest.raises(SxiError) as caught:
@@ -374,6 +374,16 @@ def test_whole_forms_after_an_unclosed_one_are_kept() -> None:
     forms_read, found = read_all(Source("t.sx", "(a\n(b)\n(c\n(d) e\n(f) (g"))
     assert [form.span.text for form in forms_read] == ["(b)", "(d)", "e", "(f)"]
     assert [str(error.span) for error in found] == ["t.sx:1:1", "t.sx:3:1", "t.sx:5:5"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [("(c ])", "3:4 004"), ('(c "', "3:4 010"), ("(c #|", "3:4 011"), ("(c " + "(" * 1000, "3:1002 006")],
+)
+def test_what_breaks_a_later_form_hides_neither_an_unclosed_one_nor_the_forms_between(broken: str, code: str) -> None:
+    text = f"(a (b)\n(d)\n{broken}"
+    assert places(text) == ["1:1 003", code]
+    assert [form.span.text for form in read_all(Source("t.sx", text))[0]] == ["(d)"]
 
 
 def test_at_most_twenty_errors() -> None:
