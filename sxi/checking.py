@@ -17,7 +17,7 @@ from sxi.compiled import check_all
 from sxi.eager import Eager, EagerEmitter
 from sxi.errors import SxiError
 from sxi.eval import MOST_CALLS
-from sxi.program import Failure, Loaded, Program, load_source
+from sxi.program import Failure, Loaded, load_source
 from sxi.reader import load
 from sxi.source import Source
 from sxi.stages import check_stages
@@ -81,16 +81,17 @@ def _check(source: Source, settings: dict[str, Any] | None) -> list[SxiError]:
 
 
 def _check_loaded(loaded: Loaded, settings: dict[str, Any] | None, findings: _Findings) -> None:
-    if loaded.errors:
-        findings.errors += _causes_of_reading(loaded.errors)
+    findings.errors += _causes_of_reading(loaded.errors)
+    if any([_is_unread(e) for e in loaded.errors]):
         return
     host = open_backend("cpu")
     failures: list[Failure] = []
     program = findings.attempt(loaded.evaluate, host, settings, failures)
     findings.errors += _causes_of_evaluating(failures, loaded)
-    if program is not None and program.declared.runs:
-        walks = _Walks(program, {index for index, _ in failures})
-        if failures:
+    # a form without a name may be the objective, and no walk says anything without it
+    if program is not None and program.declared.runs and None not in loaded.unresolved:
+        walks = _Walks(loaded, {*loaded.unresolved, *[index for index, _ in failures]})
+        if failures or loaded.errors:
             check_all(program, Eager(EagerEmitter(host), program.globals, None, "top"), walks.attempt)
         else:
             check_stages(loaded, program, host, settings or {}, {}, walks.attempt)
@@ -131,12 +132,17 @@ class _Findings:
         return sorted(once.values(), key=place)[:MOST_ERRORS]
 
 
+def _is_unread(error: SxiError) -> bool:
+    """Whether an error leaves definitions unknown."""
+    return error.family == "READ" or error.code == codes.BAD_IMPORT.code
+
+
 def _causes_of_reading(errors: list[SxiError]) -> list[SxiError]:
     """Where text could not be read, a name may be unknown only because its definition was not read.
 
     Nor is a name behind what begins a comment elsewhere an error of its own.
     """
-    unread = [e for e in errors if e.family == "READ" or e.code == codes.BAD_IMPORT.code]
+    unread = any([_is_unread(e) for e in errors])
     unknown = [e.span for e in errors if e.code == codes.UNKNOWN_NAME.code and e.span is not None]
     comments = {(s.source, s.line): s for s in unknown if s.text in COMMENTS_ELSEWHERE and s.column == 1}
 
@@ -150,18 +156,22 @@ def _causes_of_reading(errors: list[SxiError]) -> list[SxiError]:
 
 def _causes_of_evaluating(failures: list[Failure], loaded: Loaded) -> list[SxiError]:
     """The failures but for those that only used what had failed before."""
-    failed: set[int | None] = set()
+    failed = set(loaded.unresolved)
     causes = []
     for index, error in failures:
-        if not _uses(failed, error, loaded.module.lookup):
+        if not _uses(failed, error, loaded):
             causes.append(error)
         failed.add(index)
     return causes
 
 
-def _uses(failed: set[int | None], error: SxiError, lookup: Callable[[str], Any]) -> bool:
+def _uses(failed: set[int | None], error: SxiError, loaded: Loaded) -> bool:
     """Whether an error is that a name is unset whose definition has failed."""
-    return error.code == codes.USED_BEFORE.code and error.span is not None and lookup(error.span.text) in failed
+    if error.code != codes.USED_BEFORE.code or error.span is None:
+        return False
+    module = loaded.modules.get(error.span.source.path, loaded.module)
+    number = module.lookup(error.span.text)
+    return number is not None and number in failed
 
 
 class _Walks(_Findings):
@@ -181,9 +191,9 @@ class _Walks(_Findings):
         )
     )
 
-    def __init__(self, program: Program, failed: set[int | None]) -> None:
+    def __init__(self, loaded: Loaded, failed: set[int | None]) -> None:
         super().__init__()
-        self.program, self.failed = program, failed
+        self.loaded, self.failed = loaded, failed
         self.step_failed = False
 
     def attempt(self, walk: Callable[..., Any], *args: Any) -> Any:
@@ -198,4 +208,4 @@ class _Walks(_Findings):
 
     def causes(self) -> list[SxiError]:
         """The errors that do not follow from a definition without a value."""
-        return [e for e in self.errors if not _uses(self.failed, e, self.program.module.lookup)]
+        return [e for e in self.errors if not _uses(self.failed, e, self.loaded)]

@@ -60,7 +60,9 @@ class Program:
 class Loaded:
     """A file read and resolved: the steps to perform, in order.
 
-    steps:  (number of the global it defines or None, the step, whether it belongs to the library)
+    steps:       (number of the global it defines or None, the step, whether it belongs to the library)
+    unresolved:  the same number of each form that has no step, for its error
+    modules:     the names of the file and of each that it imports, by path
     """
 
     path: str
@@ -71,6 +73,8 @@ class Loaded:
     sources: list[Source]
     files: dict[Any, Any] = field(default_factory=dict)
     working: str = ""
+    unresolved: list[int | None] = field(default_factory=list)
+    modules: dict[str, Module] = field(default_factory=dict)
 
     def evaluate(
         self, host: Any, settings: dict[str, Any] | None = None, failures: list[Failure] | None = None
@@ -99,8 +103,9 @@ class Loaded:
                 continue
             if index is not None:
                 globals[index] = value
+        failed = {*self.unresolved, *[index for index, _ in failures or ()]}
         for name in world.overrides:
-            if name not in world.declared.settings:
+            if name not in world.declared.settings and self.module.lookup(name) not in failed:
                 raise no_such_setting(name, world.declared.settings, None)
         return Program(self.path, world.declared, globals, self.module, world.overrides, self.sources, self.working)
 
@@ -122,7 +127,9 @@ class Loader:
         self.errors: list[SxiError] = []
         self.sources: list[Source] = []
         self.size = 0
+        self.unresolved: list[int | None] = []
         self.modules: dict[str, Module] = {}
+        self.by_path: dict[str, Module] = {}
         self.open: list[str] = []
         self.ground: dict[str, Any] = {**{n: p for n, p in PRIMITIVES.items() if not p.internal}, **BUILTINS}
         self.library: dict[str, tuple[int, Span]] = {}
@@ -148,7 +155,7 @@ class Loader:
         """Resolve one file's forms behind those of the files it imports."""
         forms, errors = read_all(source)
         self.errors.extend(errors)
-        module = Module(source.path, {}, dict(imported), self.ground)
+        module = self.by_path[source.path] = Module(source.path, {}, dict(imported), self.ground)
         self.add(forms, module)
         return module
 
@@ -183,6 +190,7 @@ class Loader:
                 step = expression(form, scope)
         except SxiError as error:
             self.errors.append(error)
+            self.unresolved.append(number)
         else:
             self.steps.append((number, step))
 
@@ -252,4 +260,7 @@ def load_source(source: Source, imports: Sequence[Source] = (), working: str = "
             e.span.start if e.span else 0,
         ),
     )
-    return Loaded(source.path, module, loader.steps, loader.size, errors, loader.sources, working=working)
+    return Loaded(
+        source.path, module, loader.steps, loader.size, errors, loader.sources, working=working,
+        unresolved=loader.unresolved, modules=loader.by_path,
+    )  # fmt: skip

@@ -35,9 +35,26 @@ CASES = {
         "# one two\n(define a nowhere)\n// one (two)\nthree #",
         [(1, "E-EVAL-001"), (2, "E-EVAL-001"), (3, "E-EVAL-001"), (4, "E-EVAL-001"), (4, "E-EVAL-001")],
     ),
-    "nothing is evaluated where a form cannot be resolved": (
-        "(define a (sqrt 1 2))\n(define b (nth [] 1))",
-        [(1, "E-EVAL-003")],
+    "what can be evaluated beside a form that cannot be resolved": (
+        "(define a (sqrt 1 2))\n(define b (nth [] 1))\n(define c (+ a 1))\n(define d (nth [] c))",
+        [(1, "E-EVAL-003"), (2, "E-EVAL-012")],
+    ),
+    "a run beside a form that cannot be resolved": (
+        "(define (f x) (sqrt x x))\n"
+        + POINTS
+        + '(objective (batch) (guard "g" true) (mean (square (param "w" [3] :init zeros-init))))\n'
+        + '(evaluate held (batch) (metric "m" (f 1.0)))\n'
+        + "(run r :data points :steps 2 :optimizer (sgd :lr 0.1) :evaluate [(held :data points :examples 4)])",
+        [(1, "E-EVAL-003"), (3, "E-CONTRACT-020")],
+    ),
+    "no run beside an objective that cannot be resolved": (
+        POINTS + '(objective (batch) nowhere)\n(evaluate held (batch) (metric "m" true))\n'
+        "(run r :data points :steps 2 :optimizer (sgd :lr 0.1) :evaluate [(held :data points :examples 4)])",
+        [(2, "E-EVAL-001")],
+    ),
+    "nothing is evaluated where a form is not read": (
+        "(define (sqrt a b) [a b)\n(define c (quotient 1 0))",
+        [(1, "E-READ-004")],
     ),
     "each definition that cannot be evaluated": (
         "(define a (nth [] 0))\n(define b 1)\n(define c (quotient b 0))",
@@ -131,6 +148,20 @@ def test_settings_given_are_checked(tmp_path: Path) -> None:
     assert found(check_file(str(file), {"n": "x"})) == [(1, "E-EVAL-016")]
     (error,) = check_file(str(file), {"nn": 3})
     assert (error.code, error.span, error.help) == ("E-EVAL-016", None, "did you mean n?")
+
+
+def test_a_setting_that_cannot_be_evaluated_is_a_setting(tmp_path: Path) -> None:
+    file = tmp_path / "main.sx"
+    for broken, code in (("(nth [] 0)", "E-EVAL-012"), ("nowhere", "E-EVAL-001")):
+        file.write_text(f"(setting n {broken})\n")
+        assert found(check_file(str(file), {"n": 2})) == [(1, code)]
+
+
+def test_what_uses_the_failed_definition_of_an_import_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "inner.sx").write_text("(define a (nth [] 0))\n")
+    (tmp_path / "outer.sx").write_text('(import "inner.sx")\n(define b (+ a 1))\n')
+    (tmp_path / "main.sx").write_text('(import "outer.sx")\n(define c (+ b 1))\n')
+    assert found(check_file(str(tmp_path / "main.sx"))) == [(1, "E-EVAL-012")]
 
 
 def test_missing_data_is_found(tmp_path: Path) -> None:
