@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sxi import __version__
+from sxi import __version__, streams
 from sxi.threads import take_threads
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def main(arguments: list[str]) -> int:
         width = min(_width(), WIDEST_HELP) - 2
         own = [a for a in arguments if a != "--debug"]
         result = sxi.main(own, prog_name="sxi", standalone_mode=False, terminal_width=width)
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -52,8 +54,10 @@ def main(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         # the reader of a pipe has left: nothing more can be said
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.forget_output()
         return 1
+    except OSError as error:
+        return _tell(streams.refusal(error) or error, debug)
     except Exception as error:
         return _tell(error, debug)
 
@@ -112,10 +116,10 @@ def show(error: SxiError, prefix: str = "") -> None:
     from sxi import render  # noqa: PLC0415  # only where something went wrong
 
     stream = sys.stderr
-    text = render.frame(
-        error, width=_width(), colour=render.colours_wanted(stream, os.environ), unicode=_is_unicode(stream)
-    )
-    click.echo(prefix + text, file=stream, color=True)
+    colour = render.colours_wanted(stream, os.environ)
+    text = render.frame(error, width=_width(), colour=colour, unicode=streams.is_unicode(stream))
+    with suppress(OSError):  # nobody can be told
+        click.echo(prefix + text, file=stream, color=True)
 
 
 def _width() -> int:
@@ -127,10 +131,6 @@ def _width() -> int:
         return max(40, min(os.get_terminal_size(1).columns or 80, 200))
     except OSError:  # it is closed or no terminal
         return 80
-
-
-def _is_unicode(stream: Any) -> bool:
-    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 # run
@@ -203,7 +203,7 @@ def check(files: tuple[str, ...], form: str, sets: tuple[str, ...]) -> int:
     """Check every contract of each FILE without taking a step."""
     from sxi import commands  # noqa: PLC0415  # `--help` needs no array module
 
-    return commands.check(files, form, sets, sys.stdout, _width(), _is_unicode(sys.stdout))
+    return commands.check(files, form, sets, sys.stdout, _width(), streams.is_unicode(sys.stdout))
 
 
 @sxi.command()

@@ -22,6 +22,7 @@ from sxi.saved import evaluate as evaluate_saved
 from sxi.saved import program_of, show_failure
 from sxi.source import Source
 from sxi.stages import CheckedStage, check_run
+from sxi.streams import is_unicode
 from sxi.suggest import suggest_file
 from sxi.values import Key
 
@@ -184,6 +185,10 @@ def _resumed_job(request: Request, err: TextIO, stack: ExitStack) -> Job:
     return job
 
 
+def _write_json(value: Any, out: TextIO) -> None:
+    out.write(json.dumps(value, indent=1, ensure_ascii=not is_unicode(out)) + "\n")
+
+
 # check and explain
 
 
@@ -211,7 +216,7 @@ def check(files: Sequence[str], form: str, sets: Sequence[str], out: TextIO, wid
         if form == "text" and not errors:
             out.write(f"{file}: no contract is broken\n")
     if form == "json":
-        out.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        _write_json(found, out)
     return max([error.exit_status for error in told.values()], default=0)
 
 
@@ -235,7 +240,7 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
         if graph is not None:
             out.write("\n".join(graph_of_run(stages, graph)) + "\n")
         elif form == "json":
-            out.write(json.dumps(run_as_json(stages), indent=1, ensure_ascii=False) + "\n")
+            _write_json(run_as_json(stages), out)
         else:
             out.write("\n".join(explain_run(stages, width)) + "\n")
         return 0
@@ -250,7 +255,10 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
         if told is None:
             raise
         text, fields = "\n".join(told), {"name": what, "usage": told[0], "doc": "\n".join(told[1:])}
-    out.write((json.dumps(fields, indent=1, ensure_ascii=False) if form == "json" else text) + "\n")
+    if form == "json":
+        _write_json(fields, out)
+    else:
+        out.write(text + "\n")
     return 0
 
 
@@ -269,7 +277,7 @@ def status(run: str, form: str, out: TextIO) -> int:
         raise codes.NOT_A_RUN.at(None, path=run)
     fields = read_status(Path(run))
     if form == "json":
-        out.write(json.dumps(fields, indent=1) + "\n")
+        _write_json(fields, out)
         return 0
     out.write(f"{fields['state']} at step {fields['step']}\n")
     error = fields.get("error")

@@ -5,10 +5,11 @@ Only a terminal imports prompt_toolkit, and there it is imported before the eval
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TextIO
+
+from sxi import streams
 
 USAGE = """\
 usage: sxi repl [FILE] [--device auto|cpu|cuda|strict]    the prompt, with FILE loaded
@@ -68,14 +69,17 @@ def piped(text: str, device: str = "auto") -> int:
     """Evaluate a text, values to stdout and errors to stderr: the exit status."""
     from sxi.session import Screen, run_piped  # noqa: PLC0415  # usage is checked before anything is imported
 
-    screen = Screen(unicode=(sys.stdout.encoding or "").lower().replace("-", "") == "utf8")
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    screen = Screen(unicode=streams.is_unicode(sys.stdout))
     try:
-        status = run_piped(text, sys.stdout, sys.stderr, screen=screen, device=device)
-        sys.stdout.flush()
+        return run_piped(text, sys.stdout, sys.stderr, screen=screen, device=device)
     except BrokenPipeError:  # whoever read has gone: there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.forget_output()
         return 141
-    return status
+    except OSError as error:
+        from sxi import render  # noqa: PLC0415  # only where something went wrong
+
+        refused = streams.refusal(error)
+        if refused is None:
+            raise
+        sys.stderr.write(render.frame(refused, unicode=screen.unicode) + "\n")
+        return refused.exit_status

@@ -57,6 +57,11 @@ def shown(character: str, *, unicode: bool = True) -> str:
     return character
 
 
+def in_ascii(text: str) -> str:
+    """`text` as a terminal draws it that has ASCII only."""
+    return "".join([shown(character, unicode=False) for character in text.translate(_IN_ASCII)])
+
+
 def cells(text: str) -> int:
     """How many columns of a terminal `text` takes, which holds drawn characters only."""
     if text.isascii():

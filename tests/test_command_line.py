@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ MISUSES = [
     ("frobnicate", "sxi has no command frobnicate", "sxi --help tells what it takes"),
     ("run --stpes 3 p.sx", "sxi run has no option --stpes", "did you mean --steps?"),
     ("--wat", "sxi has no option --wat", "sxi --help tells what it takes"),
+    ("run --device gpu p.sx", "--device: gpu is not one of auto, cpu, cuda, strict", "did you mean cuda?"),
     ("run --device cuad p.sx", "--device: cuad is not one of auto, cpu, cuda, strict", "did you mean cuda?"),
     ("check p.sx --format jsn", "--format: jsn is not one of text, json, github", "did you mean json?"),
     ("run --steps x p.sx", "--steps: x is not a whole number", "sxi run --help tells what it takes"),
@@ -53,3 +55,42 @@ def test_the_width_is_what_the_environment_says(columns: str, said: int) -> None
         [sys.executable, "-c", code], env={**os.environ, "COLUMNS": columns}, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{said}\n"
+
+
+def shell(line: str, **environment: str) -> tuple[int, str, str]:
+    """What `sxi` gives, started as a process by a shell: its status, stdout and stderr."""
+    line = line.replace("sxi ", f"{sys.executable} -m sxi ", 1)
+    done = subprocess.run(["/bin/sh", "-c", line], env={**os.environ, **environment}, capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", ["explain 020", "check none.sx", "--help", "-e '(+ 1 2)'"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_without_room_for_the_output_is_told(command: str, unbuffered: str) -> None:
+    status, _, err = shell(f"sxi {command} > /dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert status == 1
+    assert err.startswith("E-RUN-034: standard output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("sxi explain 020 >&-", 0),
+        ("sxi check none.sx >&-", 2),
+        ("sxi run none.sx 2>&-", 2),
+        ("sxi -e '(+ 1 2)' >&-", 0),
+        ("sxi -e '(+ 1 nowhere)' 2>&-", 4),
+        ("sxi - <&-", 0),
+        ("sxi repl <&-", 0),
+    ],
+)
+def test_a_closed_stream_is_one_that_leads_nowhere(line: str, status: int) -> None:
+    assert shell(line) == (status, "", "")
+
+
+def test_a_stream_of_ascii_gets_ascii() -> None:
+    assert shell("sxi explain guard", PYTHONIOENCODING="ascii")[1].splitlines()[0].endswith(":key value ...)")
+    assert shell("sxi -e '\"日本\"'", PYTHONIOENCODING="ascii") == (0, '"\\u{65E5}\\u{672C}"\n', "")
+    _, out, _ = shell("sxi check 日本ß.sx --format json", PYTHONIOENCODING="ascii")
+    assert json.loads(out)[0]["message"] == "there is no file 日本ß.sx"
+    assert out.isascii()

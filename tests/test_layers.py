@@ -22,7 +22,7 @@ LAYERS = [
     "source arraytype suggest lexemes random progress library threads kept",
     "errors lexer",
     "render codes",
-    "contracts tokens",
+    "contracts tokens streams",
     "reader guards primitives stream explain data",
     # an array module, and values
     "backends checkpoint history status values series",

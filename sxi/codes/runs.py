@@ -72,6 +72,13 @@ STATUS_NOT_READ = entry(
     "A run keeps a file status.json in its folder.",
     help="name the folder of a run",
 )
+OUTPUT_REFUSED = entry(
+    "RUN-034",
+    "standard output cannot be written: {reason}",
+    "What a command tells goes to standard output, which may lead into a file. What it did besides is done: a run "
+    "has its folder.",
+    help="make room on the disk, or let the output go elsewhere",
+)
 RUN_OUT_OF_MEMORY = entry(
     "RUN-040",
     "{what} needs {bytes} bytes for {type}, and there is not that much memory",
