@@ -117,9 +117,9 @@ def show(error: SxiError, prefix: str = "") -> None:
 
     stream = sys.stderr
     colour = render.colours_wanted(stream, os.environ)
-    text = render.frame(error, width=_width(), colour=colour, unicode=streams.is_unicode(stream))
+    text = render.frame(error, width=_width(), colour=colour, unicode=streams.is_unicode(stream), prefix=prefix)
     with suppress(OSError):  # nobody can be told
-        click.echo(prefix + text, file=stream, color=True)
+        click.echo(text, file=stream, color=True)
 
 
 def _width() -> int:

@@ -41,7 +41,9 @@ class Live:
         self.guard: Guard | None = None
         self.evidence: Evidence | None = None
         self.speed = 0.0
-        self._thread: threading.Thread | None = None
+        # not the thread's own `join` and `is_alive`: in Python 3.11 one that Ctrl-C interrupts counts as ended
+        self._ended = threading.Event()
+        self._ended.set()
         self._stopping = threading.Event()
         self._pending: Runner | None = None
         self._lock = threading.Lock()
@@ -50,7 +52,7 @@ class Live:
 
     @property
     def is_running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return not self._ended.is_set()
 
     @property
     def step(self) -> int:
@@ -60,19 +62,16 @@ class Live:
         """Take `steps` steps, or all that are left, behind the prompt."""
         self._stopping.clear()
         self.state, self.error, self.guard, self.evidence = RUNNING, None, None, None
-        self._thread = threading.Thread(target=self._work, args=(steps,), name="run", daemon=True)
-        self._thread.start()
+        self._ended.clear()
+        threading.Thread(target=self._work, args=(steps,), name="run", daemon=True).start()
 
     def stop(self) -> None:
         """Stop at the end of the step that is being taken."""
         self._stopping.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the thread has ended; whether it has."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
-        return not self.is_running
+        """Wait until the steps have ended; whether they have."""
+        return self._ended.wait(timeout)
 
     def offer(self, runner: Runner) -> int:
         """Go on with another program from the next step on: the number of that step.
@@ -97,6 +96,8 @@ class Live:
         except Exception as error:  # a thread that dies silently would look like a run that hangs
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             self._fail(self.runner.step + 1, codes.INTERNAL.at(None, reason=reason))
+        finally:
+            self._ended.set()
 
     def _take(self, steps: int | None) -> str:
         taken, begun = 0, time.monotonic()

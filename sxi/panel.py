@@ -112,6 +112,8 @@ def panel_lines(
     if height < 1 or width < 4:
         return []
     marks = glyphs(unicode)
+    while columns(title) > width and "  " in title:  # its last parts are the least
+        title = title.rpartition("  ")[0]
     lines: list[Line] = [[("title", fitted(title, width, marks))]]
     room = height - 1
     shown = list(tracks) if len(tracks) <= room else list(tracks)[: max(0, room - 1)]

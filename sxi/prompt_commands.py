@@ -88,20 +88,38 @@ def misused(name: str, what: str, help: str = "") -> SxiError:
 
 
 def table(rows: Sequence[tuple[str, ...]], width: int, unicode: bool, *, wraps: bool = False) -> list[str]:
-    """Rows in columns; the last one takes what room is left, and with `wraps` further lines."""
+    """Rows in columns; the last one takes what room is left, and where that is too little a line below.
+
+    wraps:  whether a last one that is too long goes on in further lines instead
+    """
     if not rows:
         return []
     marks = glyphs(unicode)
-    widths = [min(max([cells(row[i]) for row in rows]), max(8, width // 2)) for i in range(len(rows[0]) - 1)]
+    widths = _widths(rows, width)
     lead = sum(widths) + 2 * len(widths)
-    room = max(width - lead, 8)
+    room = width - lead
     lines = []
     for row in rows:
         texts = [fitted(text, w, marks) for text, w in zip(row, widths, strict=False)]
         begin = "".join([text + " " * (w - cells(text) + 2) for text, w in zip(texts, widths, strict=True)])
-        last = wrapped(row[-1], room) if wraps else [fitted(row[-1], room, marks)]
-        lines += [f"{begin}{last[0]}".rstrip(), *[" " * lead + line for line in last[1:]]]
+        if wraps:
+            first, *further = wrapped(row[-1], max(room, 8))
+            lines += [f"{begin}{first}".rstrip(), *[" " * lead + line for line in further]]
+        elif cells(row[-1]) <= room:
+            lines.append(f"{begin}{row[-1]}".rstrip())
+        else:
+            lines += [begin.rstrip(), "    " + fitted(row[-1], width - 4, marks)]
     return lines
+
+
+def _widths(rows: Sequence[tuple[str, ...]], width: int) -> list[int]:
+    """How wide each column but the last is: the widest give way, first to the last one, then to the screen."""
+    *widths, last = [max([cells(text) for text in column]) for column in zip(*rows, strict=True)]
+    for least, wanted in ((2 * width // 5, min(last, width // 3)), (8, 0)):
+        room = width - 2 * len(widths) - wanted
+        while sum(widths) > room and max(widths) > least:
+            widths[widths.index(max(widths))] -= 1
+    return widths
 
 
 def _table(session: Session, rows: Sequence[tuple[str, ...]], *, wraps: bool = False) -> None:
@@ -150,7 +168,7 @@ def reload(session: Session, argument: str) -> None:
 
 def _tell_loaded(session: Session) -> None:
     workspace = session.workspace
-    own = len(workspace.loaded.module.own)
+    own = len(workspace.names_of_file())
     text = f"{workspace.path}: {own} name{'s' * (own != 1)}"
     if workspace.has_run:
         run = session.checked()[0].checked.run
@@ -243,6 +261,7 @@ def _take(session: Session, name: str, steps: int | None, *, behind: bool) -> No
         while not live.wait(0.1):
             pass
     except KeyboardInterrupt:
+        session.interrupt()
         live.stop()
         live.wait()
     session.hear()
@@ -401,7 +420,8 @@ def explain(session: Session, argument: str) -> None:
 @command("contracts")
 def contracts(session: Session, argument: str) -> None:
     """Lists the contract rules."""
-    _table(session, [(rule.code.code, in_words(rule.code.message)) for rule in RULES.values()], wraps=True)
+    rules = sorted([(rule.code.code, in_words(rule.code.message)) for rule in RULES.values()])
+    _table(session, rules, wraps=True)
 
 
 @command("doc", "NAME")
@@ -434,7 +454,7 @@ def apropos(session: Session, argument: str) -> None:
     word = argument.lower()
     rows = [(name, line) for name, line in _everything(session) if word in name.lower() or word in line.lower()]
     session.say(*([] if rows else [f"nothing is about {argument}"]))
-    _table(session, sorted(rows)[:200])
+    _table(session, sorted(rows)[:200], wraps=True)
 
 
 def _everything(session: Session) -> Iterator[tuple[str, str]]:

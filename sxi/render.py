@@ -166,10 +166,11 @@ class _Frame:
             text = text.translate(_IN_ASCII)
         return "".join(shown(character, unicode=self.unicode) for character in text)
 
-    def header(self, error: SxiError) -> list[str]:
+    def header(self, error: SxiError, prefix: str) -> list[str]:
         code = f"{error.code}:"
-        lines = wrapped(self.plain(f"{code} {error.message}"), self.width)
-        first = self.paint(code, "code") + self.paint(lines[0][len(code) :], "message")
+        lines = wrapped(self.plain(f"{prefix}{code} {error.message}"), self.width)
+        lead = len(prefix) + len(code)
+        first = prefix + self.paint(code, "code") + self.paint(lines[0][lead:], "message")
         return [first, *(self.paint(line, "message") for line in lines[1:])]
 
     def remark(self, word: str, text: str) -> list[str]:
@@ -275,15 +276,16 @@ class _Frame:
         return [" " * begin + self.paint(rule, style), *(" " * indent + self.paint(line, style) for line in below)]
 
 
-def frame(error: SxiError, *, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
+def frame(error: SxiError, *, width: int = 80, colour: bool = False, unicode: bool = True, prefix: str = "") -> str:
     """`error` with an excerpt of the program, its second places, the calls that led there, and the repair.
 
     width:   the terminal's columns, taken as 40 to 200; a place `file:line:column` is never broken
     colour:  with the escapes of colours
     unicode: whether the terminal draws more than ASCII
+    prefix:  what the first line begins with, as `sxi run: `
     """
     drawing = _Frame(width, colour=colour, unicode=unicode)
-    lines = drawing.header(error)
+    lines = drawing.header(error, prefix)
     marks = [_Mark(label.span, label.text, False) for label in error.labels]
     if error.span is not None:
         marks.insert(0, _Mark(error.span, error.label, True))

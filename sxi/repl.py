@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from sxi.session import Session
 
 PROMPT = "sx> "
-INTERRUPTED = "interrupted"
 # How often the panel may be drawn again, in seconds.
 _REDRAW = 0.2
 # A longer text is not highlighted while it is edited, and a longer paste is not shown.
@@ -147,14 +146,18 @@ class Prompting:
         """Print the answer to an input."""
         session = self.session
         self.fit(session)
-        lines = session.respond(text)
+        lines = self.fitted(session, session.respond(text))
         # the terminal has written ^C where the cursor was
-        write(["", *lines] if lines[-1:] == [INTERRUPTED] else lines)
+        write(["", *lines] if session.interrupted else lines)
 
     def fit(self, session: Session) -> None:
         """Tell the session how large the terminal is now."""
         size = shutil.get_terminal_size()
         session.screen.width, session.screen.height = max(20, size.columns), max(5, size.lines)
+
+    def fitted(self, session: Session, lines: list[str]) -> list[str]:  # noqa: ARG002  # one that fits them needs it
+        """Lines as this prompt prints them."""
+        return lines
 
     def close(self) -> None:
         if self.made is not None:
@@ -174,6 +177,7 @@ class Plain(Prompting):
                 sys.stdout.flush()
                 line = sys.stdin.readline()
                 if not line:
+                    write([""])
                     break
                 text += line
                 if is_whole(text):
@@ -220,7 +224,9 @@ class Repl(Prompting):
 
     def loop(self, path: str | None) -> int:
         """Prompt until the user leaves."""
-        write([f"sxi {__version__}   ,help lists the commands, Ctrl-D leaves"])
+        greeting = [f"sxi {__version__}", ",help lists the commands, Ctrl-D leaves"]
+        line = "   ".join(greeting)
+        write([line] if len(line) <= self.session_of_prompts.app.output.get_size().columns else greeting)
         try:
             if path is not None:
                 self.answer(f",load {path}")
@@ -258,6 +264,20 @@ class Repl(Prompting):
         session.screen.width, session.screen.height = max(20, size.columns), max(5, size.rows)
         depth = self.session_of_prompts.app.output.get_default_color_depth()
         session.screen.colour = depth.name != "DEPTH_1_BIT" and not os.environ.get("NO_COLOR")
+
+    def fitted(self, session: Session, lines: list[str]) -> list[str]:
+        """Lines no wider than the terminal, broken at spaces."""
+        from sxi.render import wrapped  # noqa: PLC0415  # behind the prompt
+
+        made = []
+        for line in lines:
+            # what has escapes is a frame, which fits; what is very long takes longer to break than to read
+            if len(line) <= session.screen.width // 2 or len(line) > _LONG or not line.isprintable():
+                made.append(line)
+                continue
+            lead = line[: len(line) - len(line.lstrip(" "))][: session.screen.width // 2]
+            made += [lead + part for part in wrapped(line[len(lead) :], session.screen.width - len(lead))]
+        return made
 
     def hear(self) -> None:
         """Print what the run has to say."""

@@ -20,6 +20,7 @@ from sxi.errors import SxiError
 from sxi.evidence import Seen
 from sxi.guards import Guard
 from sxi.history import SeriesLog, Track
+from sxi.job import INTERRUPTED
 from sxi.lexemes import inputs, is_command
 from sxi.live import RUNNING, Live
 from sxi.panel import Line, panel_lines
@@ -49,11 +50,13 @@ class Screen:
 class Answer:
     """What an input gave: results and remarks in their order, and its errors as they print.
 
-    lines:  (whether the line is of an error, the line)
+    lines:        (whether the line is of an error, the line)
+    interrupted:  whether Ctrl-C ended it
     """
 
     lines: list[tuple[bool, str]] = field(default_factory=list)
     errors: list[SxiError] = field(default_factory=list)
+    interrupted: bool = False
 
     def say(self, lines: Sequence[str]) -> None:
         self.lines += [(False, line) for line in lines]
@@ -126,7 +129,8 @@ class Session:
             else:
                 self._evaluate(text)
         except KeyboardInterrupt:
-            answer.say(["interrupted"])
+            answer.interrupted = True
+            answer.lines.append((True, "interrupted"))
         except Refused as refused:
             self.refuse(refused.errors)
         except SxiError as error:
@@ -145,6 +149,15 @@ class Session:
     def say(self, *lines: str) -> None:
         """Add to the answer of the input that is being answered."""
         self._answer.say(lines)
+
+    def interrupt(self) -> None:
+        """Note that Ctrl-C ended the input that is being answered, which has more to say."""
+        self._answer.interrupted = True
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the last input."""
+        return self._answer.interrupted
 
     def refuse(self, errors: Sequence[SxiError], failing: Guard | None = None) -> None:
         """Answer with errors; the first is the session's last error."""
@@ -393,7 +406,7 @@ def _reduced(reduce: str, values: list[float]) -> float:
 def run_piped(text: str, out: TextIO, err: TextIO, *, screen: Screen | None = None, device: str = "auto") -> int:
     """Answer the inputs of a text in order, results to `out` and errors to `err`, up to the first error.
 
-    result:  the exit status, of the first error or 0
+    result:  the exit status: of the first error, of Ctrl-C, or 0
     """
     session = Session(device=device, screen=screen)
     try:
@@ -405,6 +418,8 @@ def run_piped(text: str, out: TextIO, err: TextIO, *, screen: Screen | None = No
             out.flush()
             if answer.errors:
                 return answer.errors[0].exit_status
+            if answer.interrupted:
+                return INTERRUPTED
             if session.finished:
                 break
         return 0

@@ -27,7 +27,7 @@ ELSEWHERE = {
     "weight-decay": "decay", "wd": "decay", "beta1": "b1", "beta2": "b2", "epsilon": "eps", "max-steps": "steps",
     "batch-size": "batch", "dataset": "data", "initializer": "init", "type": "dtype",
     "float32": "f32", "float": "f32", "float64": "f64", "double": "f64", "float16": "f16", "half": "f16",
-    "bfloat16": "bf16", "int32": "i32", "int": "i32", "int64": "i64", "long": "i64", "boolean": "bool",
+    "gpu": "cuda", "bfloat16": "bf16", "int32": "i32", "int": "i32", "int64": "i64", "long": "i64", "boolean": "bool",
 }  # fmt: skip
 # What has no word here -> what to do instead.
 INSTEAD = {
@@ -37,6 +37,8 @@ INSTEAD = {
     **dict.fromkeys(("#", "--"), "a comment begins with ;"),
     "//": "a comment begins with ;, and a whole-number division is (quotient a b)",
     "else": "(if test a b), or (cond (test a) (else b))",
+    **dict.fromkeys(("help", "?"), "commands of the prompt begin with a comma: ,help"),
+    **dict.fromkeys(("quit", "exit"), "commands of the prompt begin with a comma: ,quit"),
 }
 # How many names a message lists.
 _MOST_NAMES = 8

@@ -153,6 +153,11 @@ class Workspace:
         """The names in scope."""
         return list(dict.fromkeys(self.program.module.names()))
 
+    def names_of_file(self) -> list[str]:
+        """The names that the file defines."""
+        keys = {_key_or_none(f) for f in self.forms}
+        return [name for name in self.loaded.module.own if ("name", name) in keys]
+
     # Changes
 
     def with_file(self, source: Source, repaired: dict[Key, Typed] | None = None) -> Workspace:

@@ -329,6 +329,13 @@ MESSAGES = [
     ),
     ("name_is_valid", {"form": "param", "name": ""}, 'param cannot be named ""', "", None),
     (
+        "name_is_valid",
+        {"form": "guard", "name": "日本/é"},
+        'guard cannot be named "日本/é"',
+        "",
+        "a name is of letters, digits and / _ - .",
+    ),
+    (
         "metadata_is_pairs",
         {"form": "metric", "what": "keyword :layer has no value"},
         "the metadata of metric is not in pairs: keyword :layer has no value",

@@ -83,6 +83,21 @@ def log_of_many() -> SeriesLog:
     return log
 
 
+@pytest.mark.parametrize(
+    ("width", "title"),
+    [
+        (80, "line  step 199/200  running  45.5 steps/s"),
+        (40, "line  step 199/200  running"),
+        (26, "line  step 199/200"),
+        (8, "line"),
+        (4, "line"),
+    ],
+)
+def test_the_title_is_whole_parts(width: int, title: str) -> None:
+    whole = "line  step 199/200  running  45.5 steps/s"
+    assert panel_lines([], whole, 199, width=width, height=3)[0] == [("title", title)]
+
+
 @pytest.mark.parametrize("unicode", [True, False])
 @pytest.mark.parametrize("height", [0, 1, 2, 6, 40])
 @pytest.mark.parametrize("width", [1, 5, 19, 20, 31, 32, 40, 60, 80, 200])

@@ -55,6 +55,19 @@ def test_a_frame_at_eighty_columns() -> None:
     """)
 
 
+def test_what_stands_before_a_frame_is_part_of_its_first_line() -> None:
+    assert frame(error("(f)", "(f)", message="of twenty characters"), width=40, prefix="sxi run: ") == lines("""
+        sxi run: E-EVAL-001: of twenty
+        characters
+         --> t.sx:1:1
+          |
+        1 | (f)
+          | ^^^
+          |
+        why:  sxi explain E-EVAL-001
+    """)
+
+
 def test_a_frame_at_forty_columns() -> None:
     assert frame(NOT_A_NUMBER, width=40) == lines("""
         E-EVAL-001: the count of guard loss/high

@@ -224,6 +224,28 @@ def test_a_paste_of_anything_is_answered(start: Start) -> None:
     assert answers(terminal)
 
 
+def test_lines_of_forty_columns_are_broken_at_spaces(start: Start, going_on: str) -> None:
+    terminal = start(columns=40, rows=24)
+    assert terminal.lines()[1].strip() == ",help lists the commands, Ctrl-D leaves"
+    terminal.send(f",load {going_on}\r")
+    terminal.wait_for("takes them")
+    assert "steps; ,run or ,step takes them" in " ".join([line.strip() for line in terminal.lines()])
+    terminal.wait_for_prompt()
+    terminal.send(",guards\r")
+    terminal.wait_for("line.sx:5:5")
+    assert "never  -  guard  step" in [line.rstrip() for line in terminal.lines()]
+
+
+def test_an_interrupted_step_is_told_on_a_line_of_its_own(start: Start, going_on: str) -> None:
+    terminal = start("repl", going_on)
+    terminal.send(",step 100000000\r")
+    terminal.read(1.0)
+    terminal.send("\x03")
+    terminal.wait_for("stopped")
+    assert any([line.startswith("line  step ") for line in terminal.lines()])
+    assert answers(terminal)
+
+
 def test_a_terminal_of_twenty_columns(start: Start) -> None:
     terminal = start(columns=20, rows=12)
     terminal.send("(zeros [30 40])\r")
@@ -246,6 +268,7 @@ def test_a_dumb_terminal_has_a_plain_prompt(start: Start) -> None:
     terminal.wait_for("43")
     assert b"\x1b" not in terminal.output
     assert leave(terminal) == 0
+    assert terminal.output.endswith(b"\n")
 
 
 def test_the_terminal_is_restored_when_the_process_is_ended(start: Start) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sxi.lexemes import inputs
-from sxi.prompt_commands import COMMANDS
+from sxi.prompt_commands import COMMANDS, table
 from sxi.session import Screen, Session, run_piped
 
 LINE = """; a line through points, by gradient descent
@@ -452,6 +452,35 @@ def test_an_interrupted_evaluation_loses_nothing(session: Session) -> None:
     assert session.respond("a") == ["1"]
 
 
+def test_steps_that_are_interrupted_have_ended_when_the_prompt_is_back(session: Session, line: str) -> None:
+    Path(line).write_text(LINE.replace(":steps 40", ":steps 100_000_000"))
+    session.respond(f",load {line}")
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    told = session.respond(",step 100000000")
+    timer.join()
+    assert session.interrupted
+    assert re.fullmatch(r"line  step \d+/100000000  stopped", told[0])
+    assert session.live is not None
+    step = session.live.step
+    assert session.respond(",step")[0] == f"line  step {step + 1}/100000000  stopped"
+    assert not session.interrupted
+
+
+def test_an_interrupted_pipe_says_so_and_ends(line: str) -> None:
+    Path(line).write_text(LINE.replace(":steps 40", ":steps 100_000_000"))
+    long = "1\n,help\n(fold (n 0) (i (range 10_000_000)) (fold (k 0) (j (range 1_000)) k))\n2"
+    for text, out in ((f",load {line}\n,run\n1", "  stopped\n"), (long, "")):
+        results, errors = io.StringIO(), io.StringIO()
+        timer = threading.Timer(1.0, _thread.interrupt_main)
+        timer.start()
+        assert run_piped(text, results, errors, device="cpu") == 130
+        timer.join()
+        assert errors.getvalue() == ("" if out else "interrupted\n")
+        assert out in results.getvalue()
+        assert not results.getvalue().endswith(("1\n", "2\n"))
+
+
 # Commands
 
 
@@ -498,10 +527,48 @@ def test_type_computes_nothing(session: Session) -> None:
 def test_apropos_time_contracts_and_graphs(session: Session, line: str) -> None:
     assert any([text.startswith("softmax") for text in session.respond(",apropos softmax")])
     assert re.match(r"[\d.]+ (s|ms|µs) \(best of \d+\): f32\[\]", session.respond(",time (sum (ones [10]))")[0])
-    assert "E-CONTRACT-020" in "\n".join(session.respond(",contracts"))
+    rules = re.findall(r"^E-CONTRACT-\d+", "\n".join(session.respond(",contracts")), re.MULTILINE)
+    assert rules == [f"E-CONTRACT-{number:03}" for number in range(1, 27)]
     session.respond(f",load {line}")
     assert any(["(mean" in text or "(sum" in text for text in session.respond(",graph step")])
     assert "loss/high" in session.respond(",guards")[0]
+
+
+def test_a_file_is_told_with_its_own_names(session: Session, line: str) -> None:
+    session.respond("(define typed 1) (define slope 4.0)")
+    assert session.respond(f",load {line}")[0].startswith(f"{line}: 4 names, run line of 40 steps; ")
+
+
+@pytest.mark.parametrize("word", ["help", "quit", "exit", "?"])
+def test_a_command_of_other_prompts_is_told_as_it_is_written_here(session: Session, word: str) -> None:
+    meant = {"exit": "quit", "?": "help"}.get(word, word)
+    for text in (word, f"({word})"):
+        assert f"help: commands of the prompt begin with a comma: ,{meant}" in session.respond(text)
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (80, ["loss/high-of-all layer=3  10  guard  step, pass accuracy  runs/a.sx:8:5"]),
+        (
+            60,
+            [
+                "loss/high-of-all layer=3  10  guard  step, pass accuracy",
+                "    runs/a.sx:8:5",
+            ],
+        ),
+        (
+            40,
+            [
+                "loss/…ayer=3  10  guard  step, …curacy",
+                "    runs/a.sx:8:5",
+            ],
+        ),
+    ],
+)
+def test_a_table_fits_and_keeps_its_last_column_whole(width: int, lines: list[str]) -> None:
+    row = ("loss/high-of-all layer=3", "10", "guard", "step, pass accuracy", "runs/a.sx:8:5")
+    assert table([row], width, unicode=True) == lines
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ def _repair_of_name(form: str, name: object) -> str:
     if name.startswith("guard/"):
         return "guard/ begins the series of guards: choose another beginning"
     repaired = re.sub(r"[^A-Za-z0-9/_.-]+", "-", name).strip("-")
-    return (f'write "{repaired}": ' if repaired else "") + "a name is of letters, digits and / _ - ."
+    advice = f'write "{repaired}": ' if re.search("[A-Za-z0-9]", repaired) else ""
+    return f"{advice}a name is of letters, digits and / _ - ."
 
 
 @rule(
