@@ -20,7 +20,7 @@ from sxi.eval import MOST_CALLS
 from sxi.program import Failure, Loaded, load_source
 from sxi.reader import load
 from sxi.source import Source
-from sxi.stages import check_stages
+from sxi.stages import check_first_test, check_stages
 from sxi.tracing import Tracer
 
 MOST_ERRORS = 20
@@ -94,7 +94,9 @@ def _check_loaded(loaded: Loaded, settings: dict[str, Any] | None, findings: _Fi
         if failures or loaded.errors:
             check_all(program, Eager(EagerEmitter(host), program.globals, None, "top"), walks.attempt)
         else:
-            check_stages(loaded, program, host, settings or {}, {}, walks.attempt)
+            stages = check_stages(loaded, program, host, settings or {}, {}, walks.attempt)
+            if stages and not walks.errors:
+                walks.attempt(check_first_test, stages[0], host)
         findings.errors += walks.causes()
 
 

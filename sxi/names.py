@@ -38,6 +38,7 @@ class Reading:
     name: str
     span: Span
     pass_name: str | None
+    pass_span: Span | None
 
 
 @dataclass(eq=False)

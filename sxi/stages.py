@@ -12,6 +12,7 @@ from typing import Any
 from sxi import codes, contracts
 from sxi.compiled import Attempt, Checked, at_once, check_all
 from sxi.eager import Eager, EagerEmitter
+from sxi.errors import SxiError
 from sxi.forms.core import holds
 from sxi.forms.declare import Stage
 from sxi.forms.stages import History, Values, apart, check_reads
@@ -86,6 +87,38 @@ def check_stages(
     return stages
 
 
+# What is tried for the values of the first step: signs, sizes and what is no number.
+_TRIED = (0.0, 0.1, 1.0, 2.5, 10.0, 100.0, -1.0, float("inf"), float("-inf"), float("nan"))
+
+
+def check_first_test(stage: CheckedStage, host: Any) -> None:
+    """Refuse a first stage whose `:until` cannot be computed after the first step, whatever is reported there.
+
+    What a pass reports that has not been taken then is nil.
+    """
+    errors = []
+    for value in _TRIED:
+        history = new_history(stage)
+        for (name, pass_name), series in _reported_by([stage]).items():
+            if pass_name is None or pass_name in _first_passes(stage):
+                for meta in series:
+                    history.add(name, pass_name, meta, value)
+        try:
+            stage.is_over(host, history, 1, 1)
+        except SxiError as error:
+            errors.append(error)
+        else:
+            return
+    errors[0].notes.append("it is computed after every step, and what has not been reported then is nil")
+    raise errors[0]
+
+
+def _first_passes(stage: CheckedStage) -> list[str]:
+    """The passes that follow the first step."""
+    run = stage.checked.run
+    return [p.name for p in run.evaluate if p.every == 1 or run.steps == 1]
+
+
 def _top_frame(program: Program, host: Any) -> Eager:
     return Eager(EagerEmitter(host), program.globals, None, "top")
 
@@ -149,7 +182,8 @@ def _check_reads(base: Program, stages: list[CheckedStage]) -> None:
         kinds |= {name: kind for name, (kind, _, _) in stage.checked.tracer.registry.kinds.items()}
         for _, graph in stage.checked.graphs:
             guards |= {g.name for g in graph.recording.guards.guards}
-    check_reads(base.module.reported, kinds, guards, _reported_by(stages))
+    passes = {p.name for stage in stages for p in stage.checked.run.evaluate}
+    check_reads(base.module.reported, kinds, guards, _reported_by(stages), passes)
 
 
 def _reported_by(stages: list[CheckedStage]) -> Values:

@@ -14,6 +14,16 @@ OBJECTIVE = '(objective (batch) (mean (square (@ (:x batch) (param "w" [3 1] :in
 RUN = "(run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))\n"
 
 
+CURRICULUM = (
+    POINTS
+    + OBJECTIVE.replace("(mean", '(metric "loss" (mean').replace(")))))", "))))))")
+    + '(evaluate late (batch) (metric "held" 1.0)) (evaluate soon (batch) (metric "soon" 1.0))\n'
+    + '(curriculum (stage "a" :until UNTIL) (stage "b"))\n'
+    + RUN[:-2]
+    + " :evaluate [(late :data points :examples 2 :every 2) (soon :data points :examples 2 :every 1)])"
+)
+
+
 def found(errors: list[SxiError]) -> list[tuple[int, str]]:
     return [(e.span.line if e.span else 0, e.code) for e in errors]
 
@@ -107,6 +117,19 @@ CASES = {
         + '(objective (batch) (+ (sum (param "a" [3] :init one))\n (sum (param "b" [3] :init two))))\n'
         + RUN,
         [(4, "E-CONTRACT-012"), (5, "E-CONTRACT-012")],
+    ),
+    "a test that cannot be computed after the first step": (
+        CURRICULUM.replace("UNTIL", '(< (reported "held") 0.5)'),
+        [(4, "E-EVAL-014")],
+    ),
+    "a test of what is reported by then": (CURRICULUM.replace("UNTIL", '(< (reported "soon") 0.5)'), []),
+    "a test that waits for what it reads": (
+        CURRICULUM.replace("UNTIL", '(and (> (step) 2) (< (reported "held") 0.5))'),
+        [],
+    ),
+    "a test that some value of the first step would break": (
+        CURRICULUM.replace("UNTIL", '(nth [false] (if (> (reported "loss") 50.0) 1 0))'),
+        [],
     ),
     "a run of two": (POINTS + OBJECTIVE + RUN + RUN.replace("run r", "run s"), [(4, "E-CONTRACT-025")]),
     "a run without an objective": (POINTS + RUN, [(2, "E-CONTRACT-025")]),

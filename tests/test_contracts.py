@@ -462,6 +462,13 @@ MESSAGES = [
         "a guard stops the run by itself; to steer by its count, report that with metric too",
     ),
     (
+        "the_curriculum_reads_metrics",
+        {"name": "loss", "kind": None, "of_pass": "hled"},
+        "the curriculum reads loss of the pass hled, which is not a metric",
+        "",
+        None,
+    ),
+    (
         "run_options_are_consistent",
         {"what": "3 microbatches do not divide a batch of 4"},
         "the run cannot be made: 3 microbatches do not divide a batch of 4",

@@ -43,7 +43,11 @@ def run_reports_within_its_limit(count: int, limit: int) -> bool:
     return count <= limit
 
 
-def _repair_of_reading(name: str, kind: str | None) -> str:
+def _metric_in_words(name: str, kind: str | None, of_pass: str) -> str:
+    return f"{name} of the pass {of_pass}" if of_pass else name
+
+
+def _repair_of_reading(name: str, kind: str | None, of_pass: str) -> str:
     if kind == "guard":
         return "a guard stops the run by itself; to steer by its count, report that with metric too"
     if kind == "diagnostic":
@@ -54,6 +58,7 @@ def _repair_of_reading(name: str, kind: str | None) -> str:
 @rule(
     24,
     "the curriculum reads {name}, which is not a metric",
+    name=_metric_in_words,
     help=_repair_of_reading,
     breaks="""
         (generator points (n) {:x (normal [n 3])})
@@ -79,7 +84,7 @@ def _repair_of_reading(name: str, kind: str | None) -> str:
         (run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))
     """,
 )
-def the_curriculum_reads_metrics(name: str, kind: str | None) -> bool:
+def the_curriculum_reads_metrics(name: str, kind: str | None, of_pass: str = "") -> bool:
     """The curriculum decides what is trained next, so what it reads must be the same in every run of the file.
     A metric is reported at every step or pass. A diagnostic is there only where the run selects and samples
     it, and looking must not change what is looked at. A guard is zero for as long as there is a run.

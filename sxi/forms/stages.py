@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from sxi import codes, contracts
 from sxi.builtins import builtin
@@ -75,7 +75,8 @@ def reported(form: Group, scope: Scope) -> Node:
     if isinstance(name_form, Text):
         given = next((f for k, f in pairs if k.name == "pass"), None)
         pass_name = given.value if isinstance(given, Text) else None if given is None else ""
-        scope.module.reported.append(Reading(name_form.value, name_form.span, pass_name))
+        place = None if given is None else given.span
+        scope.module.reported.append(Reading(name_form.value, name_form.span, pass_name, place))
 
     def node(frame: Any, env: list[Any]) -> Any:
         _in_curriculum(frame, "reported", form.span)
@@ -107,10 +108,13 @@ def _listed(series: Iterable[str]) -> str:
     return some_of([meta or "without metadata" for meta in series])
 
 
-def check_reads(reads: list[Reading], kinds: dict[str, str], guards: set[str], values: Values) -> None:
-    """Refuse a `reported` of what is no metric of the run, contract 024, or of several series.
+def check_reads(
+    reads: list[Reading], kinds: dict[str, str], guards: set[str], values: Values, passes: set[str]
+) -> None:
+    """Refuse a `reported` of what is no metric of the run or of the pass, contract 024, or of several series.
 
     values:  the metadata of every series of a metric that a stage will report, as `History` keeps them
+    passes:  the names of the passes of all stages
     """
     for read in reads:
         name, kind = read.name, kinds.get(read.name)
@@ -118,9 +122,26 @@ def check_reads(reads: list[Reading], kinds: dict[str, str], guards: set[str], v
             contracts.the_curriculum_reads_metrics.refuse(read.span, name=name, kind="guard")
         near = did_you_mean(name, [n for n, k in kinds.items() if k == "metric"], '"{}"') if kind is None else ""
         contracts.the_curriculum_reads_metrics(read.span, help=near or None, name=name, kind=kind)
+        if read.pass_name and (name, read.pass_name) not in values:
+            _refuse_pass(read, values, passes)
         series = {} if read.pass_name == "" else _series(values, name, read.pass_name)
         if len(series) > 1:
             raise codes.SEVERAL_SERIES.at(read.span, name=name, series=_listed(series))
+
+
+def _refuse_pass(read: Reading, values: Values, passes: set[str]) -> NoReturn:
+    """Refuse a pass that does not report what is read of it, or that there is not."""
+    assert read.pass_name is not None, "a pass is named"
+    metrics = [name for name, pass_name in values if pass_name == read.pass_name]
+    span: Span | None = read.span
+    note, near = f"the pass reports {some_of(metrics)}", did_you_mean(read.name, metrics, '"{}"')
+    if read.pass_name not in passes:
+        known = sorted(passes)
+        span, near = read.pass_span, did_you_mean(read.pass_name, known, '"{}"')
+        note = f"the run's passes are {some_of(known)}" if known else "the run has no pass"
+    contracts.the_curriculum_reads_metrics.refuse(
+        span, help=near or None, notes=(note,), name=read.name, kind=None, of_pass=read.pass_name
+    )
 
 
 @builtin("stage-step", "(stage-step)", 0, 0)
