@@ -31,7 +31,8 @@ WIDEST_HELP = 100
 def sxi(context: click.Context, debug: bool) -> None:
     """Train what a .sx file describes; stop at the very step where a guard counts.
 
-    Without a command: the prompt.
+    Without a command: the prompt. `sxi repl FILE` loads a file there, `sxi -e TEXT` evaluates a text and
+    `sxi -` what comes through a pipe.
     """
     context.obj = debug
 
@@ -39,17 +40,17 @@ def sxi(context: click.Context, debug: bool) -> None:
 def main(arguments: list[str]) -> int:
     """Run the command line; its exit status."""
     debug = "--debug" in arguments
+    own = [a for a in arguments if a != "--debug"]
     try:
         # click would look for the terminal's width with modules that take longer to import than all of `--help`
         width = min(_width(), WIDEST_HELP) - 2
-        own = [a for a in arguments if a != "--debug"]
         result = sxi.main(own, prog_name="sxi", standalone_mode=False, terminal_width=width)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as wrong:
-        return _tell(_misuse(wrong), debug)
+        return _tell(_misuse(wrong, own), debug)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -62,12 +63,12 @@ def main(arguments: list[str]) -> int:
         return _tell(error, debug)
 
 
-def _misuse(wrong: click.ClickException) -> SxiError:
+def _misuse(wrong: click.ClickException, arguments: list[str]) -> SxiError:
     """What click found wrong with the command line, as an error of ours that names one near word."""
     from sxi import codes  # noqa: PLC0415  # only where something went wrong
     from sxi.suggest import did_you_mean  # noqa: PLC0415  # likewise
 
-    context = getattr(wrong, "ctx", None) or click.Context(sxi, info_name="sxi")
+    context = getattr(wrong, "ctx", None) or _context_of(arguments)
     command, path = context.command, context.command_path
     quoted = wrong.message.split("'")[1] if "'" in wrong.message else ""
     what, near = wrong.message, ""
@@ -84,13 +85,27 @@ def _misuse(wrong: click.ClickException) -> SxiError:
             near = did_you_mean(quoted, getattr(param.type, "choices", ()))
         case _ if isinstance(command, click.Group) and quoted:
             what = f"{path} has no command {quoted}"
-            near = did_you_mean(quoted, command.commands)
+            near = _in_place_of(quoted) or did_you_mean(quoted, [*command.commands, "repl"])
         case _:
             what = f"{path} {what[:1].lower()}{what[1:]}"
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     help = near or f"{path} --help tells what it takes"
     what = what.replace("'", "").rstrip(".")
     return codes.MISUSED.at(None, what=what, notes=(f"it is written {usage}",), help=help)
+
+
+def _context_of(arguments: list[str]) -> click.Context:
+    """The command that was meant, where click does not say it."""
+    whole = click.Context(sxi, info_name="sxi")
+    name = next((a for a in arguments if a in sxi.commands), None)
+    return whole if name is None else click.Context(sxi.commands[name], whole, info_name=name)
+
+
+def _in_place_of(word: str) -> str:
+    """What to write where a file or a form stands in the place of a command."""
+    if word.endswith(".sx"):
+        return f"sxi run {word} trains, sxi repl {word} prompts"
+    return "sxi -e TEXT evaluates a text" if word.startswith("(") else ""
 
 
 def _tell(error: Exception, debug: bool) -> int:
@@ -168,6 +183,8 @@ def run(
 
     if file is None and resume is None:
         raise click.UsageError("Needs FILE", click.get_current_context())
+    if out == "":
+        raise click.BadOptionUsage("--out", "Needs a value", click.get_current_context())
     options = {k: v for k, v in (("steps", steps), ("seed", seed)) if v is not None}
     request = commands.Request(file, out, resume, options, sets, device, quiet, no_plan)
     return _perform(lambda: commands.run(request, sys.stdout, sys.stderr), "sxi run: ")

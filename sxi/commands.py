@@ -14,7 +14,7 @@ from sxi import codes, folder
 from sxi.backends import open_backend
 from sxi.errors import EXIT_STATUS, SxiError
 from sxi.eval import CONSTANTS
-from sxi.job import Job, summary_lines
+from sxi.job import INTERRUPTED, STOPPED, Job, summary_lines
 from sxi.program import Loaded, load_source
 from sxi.reader import Form, Group, Keyword, Number, Symbol, Text, load, read
 from sxi.run import Runner
@@ -98,6 +98,9 @@ def run(request: Request, out: TextIO, err: TextIO) -> tuple[int, SxiError | Non
     with ExitStack() as stack:
         job = _resumed_job(request, err, stack) if request.resume is not None else _new_job(request, out, err, stack)
         status, error = job.perform()
+    if status in (STOPPED, INTERRUPTED) and not request.quiet:
+        unsaved = "" if job.saved == job.runner.step else ", without a checkpoint of it"
+        err.write(f"stopped at step {job.runner.step}{unsaved}; sxi run --resume {job.folder.path} goes on\n")
     if job.unkept is not None:
         err.write(f"what the guard looked at is not kept: {job.unkept}\n")
     if not request.quiet and error is None:
@@ -271,9 +274,10 @@ def _told_of(name: str) -> list[str] | None:
 
 def status(run: str, form: str, out: TextIO) -> int:
     """Perform `sxi status`."""
-    from sxi.status import read_status  # noqa: PLC0415  # only this command reads it
+    from sxi.status import FILE as STATUS  # noqa: PLC0415  # only this command reads it
+    from sxi.status import read_status  # noqa: PLC0415  # likewise
 
-    if not os.path.isdir(run):
+    if not (Path(run, STATUS).exists() or folder.Folder(Path(run)).identity_file.exists()):
         raise codes.NOT_A_RUN.at(None, path=run)
     fields = read_status(Path(run))
     if form == "json":

@@ -80,7 +80,8 @@ class Progress:
             self._next_time = now + _REDRAW
             columns = self._columns() - 1  # a full line would move the cursor to the next
             text = self._fitted(step, shown, speed, columns)
-            self._write("\r" + text.ljust(min(self._drawn, columns)))
+            # two more: a terminal writes what Ctrl-C is behind the line
+            self._write("\r" + text.ljust(min(self._drawn + 2 if self._drawn else 0, columns)))
             self._drawn = len(text)
         else:
             self._next_time, self._next_step = now + _LINE, step + self._share()
@@ -95,11 +96,12 @@ class Progress:
             return 80
 
     def _fitted(self, step: int, metrics: list[str], speed: float, columns: int | None) -> str:
-        """The line in at most `columns`: metrics go first, from the last; then it is cut."""
+        """The line in at most `columns`: first metrics go, from the last, then the time and the speed."""
         first = f"step {step}/{self._steps}"
         last = [_speed(speed), f"eta {_duration((self._steps - step) / speed)}"] if speed > 0 else []
-        for kept in range(len(metrics), -1, -1):
-            text = "  ".join([first, *metrics[:kept], *last])
+        shorter = [[first, *metrics[:kept], *last] for kept in range(len(metrics), -1, -1)]
+        for parts in (*shorter, [first, *last[:1]], [first]):
+            text = "  ".join(parts)
             if columns is None or len(text) <= columns:
                 return text
         return text[: max(0, columns or 0)]

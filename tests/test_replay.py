@@ -144,10 +144,12 @@ def test_a_folder_that_another_process_writes_into_is_left_alone(program: Progra
     assert not (done.folder / "failure").exists()
 
 
-def test_a_folder_that_is_no_run(program: Program) -> None:
-    status, _, err = program.command("replay", "nowhere")
+@pytest.mark.parametrize("command", ["replay", "status", "evaluate"])
+@pytest.mark.parametrize("path", ["nowhere", "."])
+def test_a_folder_that_is_no_run(program: Program, command: str, path: str) -> None:
+    status, _, err = program.command(command, path)
     assert status == 2
-    assert "E-USE-005: nowhere is not the folder of a run" in err
+    assert f"E-USE-005: {path} is not the folder of a run" in err
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"code": 1}', '{"code":"","message":"","calls":3}'])

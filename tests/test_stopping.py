@@ -204,7 +204,10 @@ def test_signals_to_a_process(home: Path, numbers: list[int], status: int) -> No
     assert "Traceback" not in err
     assert state()["state"] == "stopped"
     assert re.match("stopped a", texts()[-1])
+    stopped = rf"stopped at step {state()['step']}(, without a checkpoint of it)?; sxi run --resume out goes on"
+    assert re.fullmatch(stopped, err.splitlines()[-1])
     if len(numbers) == 1:
+        assert "without" not in err
         assert checkpoints() == [f"{state()['step']:06d}"]
 
 
