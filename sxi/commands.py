@@ -236,16 +236,17 @@ def _errors_of(file: str, settings: dict[str, Any]) -> list[SxiError]:
 def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: TextIO, width: int) -> int:
     """Perform `sxi explain`."""
     if os.path.isfile(what):
-        from sxi.explain_program import explain_run, graph_of_run, run_as_json  # noqa: PLC0415  # only a file needs it
+        from sxi import explain_program  # noqa: PLC0415  # only a file needs it
 
         loaded = load_source(load(what))
         stages = checked_stages(loaded, settings_of(sets), {})
-        if graph is not None:
-            out.write("\n".join(graph_of_run(stages, graph)) + "\n")
-        elif form == "json":
-            _write_json(run_as_json(stages), out)
+        facts = None if graph is None else explain_program.graph_of_run(stages, graph)
+        if form == "json":
+            _write_json(explain_program.run_as_json(stages) if facts is None else facts, out)
+        elif facts is not None:
+            out.write("\n".join(explain_program.graph_lines(facts)) + "\n")
         else:
-            out.write("\n".join(explain_run(stages, width)) + "\n")
+            out.write("\n".join(explain_program.explain_run(stages, width)) + "\n")
         return 0
     if what.endswith(".sx") or (os.sep in what and what not in ("/", "/=")):
         must_exist(what)

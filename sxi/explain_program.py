@@ -1,7 +1,7 @@
 """What a checked program does, told without a step: `sxi explain FILE`.
 
-`run_as_json` gathers the facts; `explain_run` lays the same facts out as text; `graph_of_run` writes
-one recorded graph.  Nothing is computed here: all of it was found when the program was checked.
+`run_as_json` gathers the facts and `explain_run` lays them out as text; so do `graph_of_run` and `graph_lines`
+for one recorded graph.  Nothing is computed here: all of it was found when the program was checked.
 """
 
 from __future__ import annotations
@@ -329,16 +329,16 @@ def _options(run: Run) -> Facts:
 # A recorded graph
 
 
-def graph_of_run(stages: Sequence[CheckedStage], name: str) -> list[str]:
+def graph_of_run(stages: Sequence[CheckedStage], name: str) -> Facts:
     """A recorded graph of the first stage, or with ` of STAGE` behind its name of another."""
     for stage in stages[1:]:
         own = name.removesuffix(f" of {stage.name}")
         if own != name:
-            return graph_text(stage.checked, own)
-    return graph_text(stages[0].checked, name)
+            return graph_as_json(stage.checked, own)
+    return graph_as_json(stages[0].checked, name)
 
 
-def graph_text(checked: Checked, name: str) -> list[str]:
+def graph_as_json(checked: Checked, name: str) -> Facts:
     """A recorded graph: of each operation its number, its type, the call, what it is, where it is written.
 
     name:    `step`, `update`, `pass NAME`, or the `generator NAME` of a pass
@@ -350,19 +350,27 @@ def graph_text(checked: Checked, name: str) -> list[str]:
         raise codes.NO_SUCH_GRAPH.at(None, name=name, known=", ".join(graphs), repair=repair)
     graph, remarks = graphs[name]
     ops = graph.needed_for([op for op, _ in remarks])
-    notes: dict[int, list[str]] = {}
-    for op, note in remarks:
+    results: dict[int, list[str]] = {}
+    for op, result in remarks:
         if isinstance(op, Op):
-            notes.setdefault(op.index, []).append(note)
-    rows = [
-        (f"%{op.index}", str(op.type), written_call(op), ", ".join(notes.get(op.index, [])), _place(op)) for op in ops
-    ]
-    head = f"{name}: {_counted(len(graph.ops), 'operation')} recorded, {len(ops)} needed"
+            results.setdefault(op.index, []).append(result)
+    return {
+        "graph": name,
+        "recorded": len(graph.ops),
+        "operations": [
+            {"number": op.index, "type": str(op.type), "call": written_call(op), "results": results.get(op.index, []),
+             "source": str(op.span) if op.span is not None and op.primitive is not None else None}
+            for op in ops
+        ],
+    }  # fmt: skip
+
+
+def graph_lines(graph: Facts) -> list[str]:
+    """The same as a table."""
+    ops = graph["operations"]
+    rows = [(f"%{op['number']}", op["type"], op["call"], ", ".join(op["results"]), op["source"] or "") for op in ops]
+    head = f"{graph['graph']}: {_counted(graph['recorded'], 'operation')} recorded, {len(ops)} needed"
     return [head, *explain_layout.columns(rows, right=(0,))]
-
-
-def _place(op: Op) -> str:
-    return str(op.span) if op.span is not None and op.primitive is not None else ""
 
 
 def _counted(n: int, what: str) -> str:

@@ -528,7 +528,7 @@ def look_at(stages: Any, planned: list[Any]) -> None:
     explain_program.explain_file(stages[0].checked, 60)
     json.dumps(explain_program.as_json(stages[0].checked))
     for name in ("step", "update"):
-        explain_program.graph_text(stages[0].checked, name)
+        explain_program.graph_lines(explain_program.graph_of_run(stages, name))
     names = {op.name for _, graph in stages[0].checked.graphs for op in graph.graph.ops}
     if not names & ADDED_IN_ANOTHER_ORDER:
         assert planned == steps(stages, plain=False, device="strict"), "the host and a device differ"

@@ -13,7 +13,15 @@ from sxi.backends import open_backend
 from sxi.cli import main
 from sxi.compiled import Checked
 from sxi.errors import SxiError
-from sxi.explain_program import as_json, explain_file, explain_run, graph_of_run, graph_text, run_as_json
+from sxi.explain_program import (
+    as_json,
+    explain_file,
+    explain_run,
+    graph_as_json,
+    graph_lines,
+    graph_of_run,
+    run_as_json,
+)
 from sxi.program import load_source
 from sxi.reader import load
 from sxi.render import cells
@@ -386,7 +394,7 @@ SMALL = """\
 
 
 def test_a_graph_is_written_with_what_each_operation_is_for() -> None:
-    lines = graph_text(checked(SMALL), "step")
+    lines = graph_lines(graph_as_json(checked(SMALL), "step"))
     rows = [" ".join(line.split()) for line in lines]
     assert rows[0].startswith("step: ")
     for row in (
@@ -403,7 +411,7 @@ def test_a_graph_is_written_with_what_each_operation_is_for() -> None:
 
 
 def test_the_update_marks_its_guards_and_what_is_new() -> None:
-    rows = [" ".join(line.split()) for line in graph_text(checked(SMALL), "update")]
+    rows = [" ".join(line.split()) for line in graph_lines(graph_as_json(checked(SMALL), "update"))]
     assert rows[0] == "update: 5 operations recorded, 5 needed"
     assert [row.split(" ", 1)[1] for row in rows[1:]] == [
         "f32[3 1] param net/w",
@@ -415,15 +423,28 @@ def test_the_update_marks_its_guards_and_what_is_new() -> None:
 
 
 def test_a_pass_and_its_generator_have_graphs() -> None:
-    rows = [" ".join(line.split()) for line in graph_text(checked(SMALL), "pass held")]
+    rows = [" ".join(line.split()) for line in graph_lines(graph_as_json(checked(SMALL), "pass held"))]
     assert rows[1:] == ["%0 f32[4 3] batch x", "%1 f32[] (sum %0 :axis nil :keep false) metric held p.sx:8:39"]
-    made = [" ".join(line.split()) for line in graph_text(checked(SMALL), "generator points")]
+    made = [" ".join(line.split()) for line in graph_lines(graph_as_json(checked(SMALL), "generator points"))]
     assert made[-1].endswith("batch x p.sx:1:27")
+
+
+def test_a_graph_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "p.sx"
+    file.write_text(SMALL)
+    assert main(["explain", str(file), "--graph", "update", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["graph"], found["recorded"], len(found["operations"])) == ("update", 5, 5)
+    assert found["operations"][2] == {
+        "number": 2, "type": "f32[]", "call": "(count-nonfinite %1)", "results": ["guard g param=net/w"],
+        "source": f"{file}:7:40",
+    }  # fmt: skip
+    assert found["operations"][0]["source"] is None
 
 
 def test_an_unknown_graph_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SxiError, match="the run has no graph stop; its graphs are step, update, pass held") as caught:
-        graph_text(checked(SMALL), "stop")
+        graph_as_json(checked(SMALL), "stop")
     assert (caught.value.code, caught.value.exit_status) == ("E-USE-008", 2)
     assert caught.value.help == "did you mean step?"
 
@@ -494,8 +515,8 @@ def test_the_facts_of_the_stages() -> None:
 
 def test_a_graph_of_a_later_stage() -> None:
     stages = stages_of(Source("p.sx", STAGES))
-    assert graph_of_run(stages, "step") == graph_text(stages[0].checked, "step")
-    assert graph_of_run(stages, "step of deep") == graph_text(stages[2].checked, "step")
+    assert graph_of_run(stages, "step") == graph_as_json(stages[0].checked, "step")
+    assert graph_of_run(stages, "step of deep") == graph_as_json(stages[2].checked, "step")
     assert graph_of_run(stages, "step of deep") != graph_of_run(stages, "step")
     with pytest.raises(SxiError) as caught:
         graph_of_run(stages, "stop of deep")
