@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from sxi import codes, folder
 from sxi.backends import open_backend
 from sxi.errors import EXIT_STATUS, SxiError
-from sxi.eval import CONSTANTS
+from sxi.eval import CONSTANTS, USAGE
 from sxi.job import INTERRUPTED, STOPPED, Job, summary_lines
 from sxi.program import Loaded, load_source
 from sxi.reader import Form, Group, Keyword, Number, Symbol, Text, load, read
@@ -23,7 +23,7 @@ from sxi.saved import program_of, show_failure
 from sxi.source import Source
 from sxi.stages import CheckedStage, check_run
 from sxi.streams import is_unicode
-from sxi.suggest import suggest_file
+from sxi.suggest import did_you_mean, suggest_file
 from sxi.values import Key
 
 
@@ -116,7 +116,8 @@ def must_exist(path: str) -> None:
     """Refuse a program that is no file; names a near one."""
     if not os.path.isfile(path):
         near = suggest_file(path)
-        raise codes.NO_FILE.at(None, path=path, help=f"did you mean {near}?" if near else "")
+        notes = (f"{path} is a folder",) if os.path.isdir(path) else ()
+        raise codes.NO_FILE.at(None, path=path, notes=notes, help=f"did you mean {near}?" if near else "")
 
 
 def _screen(request: Request, err: TextIO) -> TextIO | None:
@@ -248,15 +249,16 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
         else:
             out.write("\n".join(explain_program.explain_run(stages, width)) + "\n")
         return 0
-    if what.endswith(".sx") or (os.sep in what and what not in ("/", "/=")):
+    if what.endswith(".sx") or (what not in ("/", "/=") and (os.sep in what or os.path.isdir(what))):
         must_exist(what)
     from sxi.explain import code_as_json, explain_code  # noqa: PLC0415  # only a code needs it
 
     try:
         text, fields = explain_code(what, width).rstrip("\n"), code_as_json(what)
-    except SxiError:
-        told = _told_of(what)
+    except SxiError as error:
+        told, near = _told_of(what)
         if told is None:
+            error.help = error.help or near
             raise
         text, fields = "\n".join(told), {"name": what, "usage": told[0], "doc": "\n".join(told[1:])}
     if form == "json":
@@ -266,11 +268,13 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
     return 0
 
 
-def _told_of(name: str) -> list[str] | None:
-    """What is said of a name that every file has: a form, a primitive, a definition of the library; or None."""
+def _told_of(name: str) -> tuple[list[str] | None, str]:
+    """What is said of a name that every file has: a form, a primitive, a definition of the library; or a near one."""
     from sxi.reference import documentation  # noqa: PLC0415  # only a name needs it
 
-    return documentation(name, load_source(Source("nothing.sx", "")).evaluate(open_backend("cpu")))
+    program = load_source(Source("nothing.sx", "")).evaluate(open_backend("cpu"))
+    told = documentation(name, program)
+    return told, "" if told is not None else did_you_mean(name, [*USAGE, *program.module.names()])
 
 
 def status(run: str, form: str, out: TextIO) -> int:

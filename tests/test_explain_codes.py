@@ -128,6 +128,26 @@ def test_a_name_of_the_language_is_told_as_at_the_prompt(name: str, usage: str, 
     assert json.loads("\n".join(as_json)) == {"name": name, "usage": out[0], "doc": "\n".join(out[1:])}
 
 
+@pytest.mark.parametrize(
+    ("given", "repair"),
+    [("sumn", "did you mean sum?"), ("gaurd", "did you mean guard?"), ("adamww", "did you mean adamw?")],
+)
+def test_a_misspelled_name_is_answered_with_a_near_one(given: str, repair: str) -> None:
+    status, out, err = perform(["explain", given])
+    assert (status, out, err[1]) == (2, [], f"help: {repair}")
+
+
+def test_a_folder_is_told_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for command in ("check", "explain", "run"):
+        status, out, err = perform([command, "runs"])
+        assert status == 2
+        assert [line.removeprefix("sxi run: ") for line in [*out, *err]][:2] == [
+            "E-USE-003: there is no file runs", "note: runs is a folder",
+        ]  # fmt: skip
+
+
 def test_a_repair_is_printed_where_there_is_one() -> None:
     text = explain_code("23", 200)
     assert text.endswith("\n\nhelp: report less in loops, or raise the limit: :report-limit COUNT\n")

@@ -24,6 +24,7 @@ from sxi.names import Scope
 from sxi.primitives.declare import Value
 from sxi.reader import Form, Group, Keyword, Symbol, Text
 from sxi.source import Span
+from sxi.suggest import did_you_mean
 from sxi.values import Cell, Key, Node, kind_of
 
 # A longer form is left out of a repair, which is one line.
@@ -253,6 +254,12 @@ def cond(form: Group, scope: Scope) -> Node:
         is_else = isinstance(first, Symbol) and first.name == "else"
         if is_else and clause is not clauses[-1]:
             malformed(clause, "cond", "else is the last clause", help="")
+        if (
+            isinstance(first, Symbol)
+            and scope.lookup(first.name) is None
+            and (near := did_you_mean(first.name, ["else"]))
+        ):
+            raise codes.UNKNOWN_NAME.at(first.span, name=first.name, help=near)
         test = (lambda frame, env: True) if is_else else _static_test(resolve(first, scope), first, "cond")
         branches.append((test, resolve_body(clause.items[1:], scope, clause, "cond")))
 
