@@ -133,11 +133,10 @@ def _new_job(request: Request, out: TextIO, err: TextIO, stack: ExitStack) -> Jo
         out.write(line + "\n")
     runner = Runner(stages, open_backend(request.device), open_backend("cpu"), plain=request.plain)
     runner.begin()
-    path = Path(request.out) if request.out else folder.default_path(runner.run.name)
-    made = folder.make(path)
+    made = folder.make_named(runner.run.name) if request.out is None else folder.make(Path(request.out))
     stack.enter_context(folder.held(made))
     if request.out is None and not request.quiet:
-        err.write(f"writing into {path}\n")
+        err.write(f"writing into {made.path}\n")
     identity = folder.new_identity(request.file, settings, request.options)
     return job_of(runner, made, identity, loaded.sources, _screen(request, err))
 

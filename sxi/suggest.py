@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 # What other Lisps, NumPy, PyTorch and JAX call it -> what it is called here.
 ELSEWHERE = {
     "def": "define", "defun": "define", "defn": "define", "defvar": "define", "defparameter": "define", "let*": "let",
-    "letrec": "let", "fn": "lambda", "progn": "begin", "do": "begin", "case": "cond", "otherwise": "else", "unless": "when",
+    "letrec": "let", "fn": "lambda", "progn": "begin", "do": "begin", "case": "cond", "unless": "when",
     "reduce": "fold", "foldl": "fold", "for": "fold", "loop": "fold", "dotimes": "fold", "scan": "fold",
     "mapcar": "map", "vmap": "map", "car": "first", "cdr": "rest", "cons": "append", "list-ref": "nth", "elt": "nth",
     "len": "count", "length": "count", "string-append": "str", "require": "import", "include": "import",
-    "none": "nil", "null": "nil", "True": "true", "#t": "true", "False": "false", "#f": "false",
+    "otherwise": "else", "none": "nil", "null": "nil", "True": "true", "#t": "true", "False": "false", "#f": "false",
     "==": "=", "eq?": "=", "equal": "=", "!=": "/=", "!": "not", "&&": "and", "||": "or", "%": "mod",
     "remainder": "mod", "floordiv": "quotient", "**": "pow", "power": "pow", "expt": "pow",
     "matmul": "@", "mm": "@", "bmm": "@", "cat": "concat", "concatenate": "concat", "hstack": "concat",

@@ -254,12 +254,7 @@ def cond(form: Group, scope: Scope) -> Node:
         is_else = isinstance(first, Symbol) and first.name == "else"
         if is_else and clause is not clauses[-1]:
             malformed(clause, "cond", "else is the last clause", help="")
-        if (
-            isinstance(first, Symbol)
-            and scope.lookup(first.name) is None
-            and (near := did_you_mean(first.name, ["else"]))
-        ):
-            raise codes.UNKNOWN_NAME.at(first.span, name=first.name, help=near)
+        _refuse_near_else(first, scope)
         test = (lambda frame, env: True) if is_else else _static_test(resolve(first, scope), first, "cond")
         branches.append((test, resolve_body(clause.items[1:], scope, clause, "cond")))
 
@@ -270,6 +265,14 @@ def cond(form: Group, scope: Scope) -> Node:
         return None
 
     return node
+
+
+def _refuse_near_else(test: Form, scope: Scope) -> None:
+    """`else` is no name, so what is unknown as one is compared with it here."""
+    if isinstance(test, Symbol) and scope.lookup(test.name) is None:
+        near = did_you_mean(test.name, ["else"])
+        if near:
+            raise codes.UNKNOWN_NAME.at(test.span, name=test.name, help=near)
 
 
 @special_form("and", "(and e …)")
