@@ -69,8 +69,8 @@ def explain_code(text: str, width: int) -> str:
         parts += ["A program that gives it:", _indented(code.breaks)]
     if code.fixed:
         parts += ["The same repaired:", _indented(code.fixed)]
-    if code.help:
-        parts.append(_wrapped(f"help: {in_words(code.help)}", width))
+    if _repair(code):
+        parts.append(_wrapped(f"help: {_repair(code)}", width))
     return "\n\n".join(parts) + "\n"
 
 
@@ -83,8 +83,13 @@ def code_as_json(text: str) -> dict[str, str]:
         "why": code.why,
         "breaks": inspect.cleandoc(code.breaks),
         "fixed": inspect.cleandoc(code.fixed),
-        "help": in_words(code.help),
+        "help": _repair(code),
     }
+
+
+def _repair(code: Code) -> str:
+    """The repair in words, "" where all of it is a fact of each error."""
+    return "" if re.fullmatch(r"{\w+}", code.help) else in_words(code.help)
 
 
 def page_of_codes() -> str:

@@ -152,6 +152,9 @@ def test_a_repair_is_printed_where_there_is_one() -> None:
     text = explain_code("23", 200)
     assert text.endswith("\n\nhelp: report less in loops, or raise the limit: :report-limit COUNT\n")
     assert "help:" not in explain_code("25", 200)
+    # the repair of a bad escape is another for each
+    assert "help:" not in explain_code("read-9", 200)
+    assert code_as_json("read-9")["help"] == ""
 
 
 @EACH_CODE
