@@ -140,7 +140,25 @@ def _check_whole(checked: Checked) -> Checked:
 def _check_pass(tracer: Tracer, option: Pass) -> CheckedPass:
     full, rest = divmod(option.examples, option.batch)
     sizes = ([option.batch] if full else []) + ([rest] if rest else [])
-    return CheckedPass(option, {False: _pass_graphs(tracer, option, sizes, sampled=False)}, sizes)
+    graphs = _pass_graphs(tracer, option, sizes, sampled=False)
+    _check_outputs(graphs)
+    return CheckedPass(option, {False: graphs}, sizes)
+
+
+def _check_outputs(graphs: list[PassGraph]) -> None:
+    """Refuse an output whose batches cannot be joined: those of a full and of a ragged batch differ in type."""
+    first: dict[str, Any] = {}
+    for graph in graphs:
+        for name, (x, span) in graph.recording.outputs.items():
+            full, written_at = first.setdefault(name, (x, span))
+            if (full.dtype, full.shape[1:], full.shape == ()) == (x.dtype, x.shape[1:], x.shape == ()):
+                continue
+            labels = () if written_at == span else (Label(written_at, f"{name} of a full batch"),)
+            raise codes.TYPES_DIFFER.at(
+                span, left=full.type, right=x.type, labels=labels,
+                notes=(f"a batch has {graphs[0].examples} examples, the last one {graph.examples}",),
+                help="give every batch one row for each example, of one type",
+            )  # fmt: skip
 
 
 def _pass_graphs(tracer: Tracer, option: Pass, sizes: list[int], sampled: bool) -> list[PassGraph]:
@@ -153,7 +171,9 @@ def _check_readings(checked: Checked) -> None:
     """Every parameter that `reading` replaces has a state of that name and of its own type in its optimizer."""
     states = checked.updates[False].states
     types = {f"{state}/{param}": type for (param, state), type in states.items()}
-    for _, graph in checked.graphs:
+    every: list[Any] = [graph for _, graph in checked.graphs]
+    every += [graph for p in checked.passes for graph in p.graphs[False][1:]]  # a ragged batch may read more
+    for graph in every:
         for (kind, name), op in graph.graph.sources.items():
             if kind != "optimizer" or types.get(name) == op.type:
                 continue

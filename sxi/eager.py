@@ -132,6 +132,7 @@ class Eager(Frame):
         ]
         graph = Graph("prompt")
         frame = Trace(graph, self.globals, "prompt", self.place, Registry(), Recording())
+        frame.call, frame.training, graph.rounding = self.chain(), self.training, self.emitter.rounding
         inputs = [graph.input("input", str(i), x.type) for i, x in enumerate(leaves)]
         first = rebuilt(args[0], iter(inputs)) if not is_number(args[0]) else inputs[0]
         out = frame.differentiate(f, [first, *args[1:]], keywords, span, number, call)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sxi import codes, contracts
-from sxi.arraytype import ArrayType
+from sxi.arraytype import ArrayType, fits
 from sxi.calls import CallSite
 from sxi.errors import Label
 from sxi.frames import Frame, as_count, rebuilt
@@ -20,7 +20,7 @@ from sxi.primitives.host import real
 from sxi.series import Series, SeriesTable, matches
 from sxi.source import Span
 from sxi.suggest import did_you_mean, some_of
-from sxi.values import Gradient, Instance, is_number, kind_of
+from sxi.values import Gradient, Instance, is_number, kind_of, written
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class Param:
     type: ArrayType
     init: Any
     span: Span
-    calls: tuple[tuple[str, Span], ...] = ()
+    calls: Sequence[tuple[str, Span]] = ()
     uses: int = 0
 
 
@@ -46,6 +46,7 @@ class StateDecl:
     type: ArrayType
     init: Any
     span: Span
+    calls: Sequence[tuple[str, Span]] = ()
     reduce: str = "mean"
 
 
@@ -86,7 +87,7 @@ class Recording:
     guards: GuardTable = field(default_factory=GuardTable)
     tallies: list[tuple[int, Any]] = field(default_factory=list)
     operands: list[Any] = field(default_factory=list)
-    calls: list[tuple[tuple[str, Span], ...]] = field(default_factory=list)
+    calls: list[Sequence[tuple[str, Span]]] = field(default_factory=list)
     series: SeriesTable = field(default_factory=SeriesTable)
     diagnostics: dict[str, tuple[bool, Span]] = field(default_factory=dict)
     nexts: dict[str, list[Any]] = field(default_factory=dict)
@@ -168,7 +169,7 @@ class Trace(Frame):
             known = Param(full, type, init, site.span, self.calls())
             self.registry.params[full] = known
         elif type is not None:
-            self._check_same(known, type, init, site.span)
+            self._check_same(known, type, init, site.span, "parameter")
         if self.context == "objective" and not self.sampled:
             known.uses += 1
         self.graph.span, self.graph.call = site.span, self.chain()
@@ -177,8 +178,11 @@ class Trace(Frame):
         found = self.graph.input("param", full, known.type)
         return PRIMITIVES["stop-gradient"](found) if self.frozen else found
 
-    def _check_same(self, known: Param, type: ArrayType, init: Any, span: Span) -> None:
-        if span == known.span and known.type == type:
+    def _check_same(self, known: Param | StateDecl, type: ArrayType, init: Any, span: Span, form: str) -> None:
+        """Refuse a second declaration of a parameter or a state that is not like the first: contract 012."""
+        # a pass of another batch may come to another initializer by the same form: it makes nothing
+        same_init = self.context != "objective" or _init_identity(known.init) == _init_identity(init)
+        if span == known.span and known.type == type and same_init:
             return
         # the same form, called from elsewhere, is told apart by the call
         by_call = known.span == span and known.calls
@@ -189,10 +193,10 @@ class Trace(Frame):
             ("shape", known.type.shape, type.shape), ("type", known.type.dtype, type.dtype),
             ("initializer", _init_identity(known.init), _init_identity(init)),
         ):  # fmt: skip
-            shown = (kind_of(known.init), kind_of(init)) if what == "initializer" else (known.type, type)
+            shown = (_init_text(known.init), _init_text(init)) if what == "initializer" else (known.type, type)
             if a != b:
-                contracts.a_parameter_is_declared_alike(
-                    span, labels=first, name=known.name, what=what, first=str(shown[0]), second=str(shown[1])
+                contracts.a_parameter_is_declared_alike.refuse(
+                    span, labels=first, name=known.name, what=what, first=str(shown[0]), second=str(shown[1]), form=form
                 )
 
     def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Op:
@@ -202,12 +206,9 @@ class Trace(Frame):
         if known is None:
             contracts.parameters_are_made_by_the_model(site.span, form=f"state {full}", context=self.context)
             assert type is not None
-            known = self.registry.states[full] = StateDecl(full, type, init, site.span)
-        elif type != known.type:
-            first = (Label(known.span, "first declared here"),)
-            contracts.a_parameter_is_declared_alike(
-                site.span, labels=first, name=full, what="type", first=str(known.type), second=str(type), form="state"
-            )
+            known = self.registry.states[full] = StateDecl(full, type, init, site.span, self.calls())
+        elif type is not None:
+            self._check_same(known, type, init, site.span, "state")
         return self.graph.input("state", full, known.type)
 
     def next_state(self, name: str, value: Any, reduce: str, span: Span) -> Any:
@@ -223,8 +224,9 @@ class Trace(Frame):
             raise codes.WRONG_KIND.at(
                 span, what=f"the next value of {full}", given=kind_of(value), wanted="an array or a number"
             )
-        op = self.graph.adopt(value) if isinstance(value, Value) else self.graph.constant(real(value), "f32")
-        if op.type.shape != known.type.shape or not (op.type.is_float or op.dtype == known.type.dtype):
+        op = self.graph.adopt(value) if isinstance(value, Value) else self._number(value, known.type, span)
+        reals = op.type.is_float and known.type.is_float
+        if op.type.shape != known.type.shape or not (reals or op.dtype == known.type.dtype):
             contracts.a_parameter_is_declared_alike.refuse(
                 span, labels=(Label(known.span, "the state is declared here"),), name=full, what="next value",
                 first=str(known.type), second=str(op.type), form="state",
@@ -238,6 +240,14 @@ class Trace(Frame):
             known.reduce = reduce
             given.append(PRIMITIVES["stop-gradient"](self.graph.cast(op, known.type.dtype)))
         return value
+
+    def _number(self, value: int | float, like: ArrayType, span: Span) -> Op:
+        """A host number as an array scalar, of the type of `like` where it is of that kind."""
+        if isinstance(value, int) and like.dtype in ("i32", "i64"):
+            if not fits(value, like.dtype):
+                raise codes.DOES_NOT_FIT.at(span, value=value, dtype=like.dtype)
+            return self.graph.constant(value, like.dtype)
+        return self.graph.constant(real(value), "f64" if like.dtype == "f64" else "f32")
 
     def total(self, node: Any, env: list[Any], span: Span) -> Any:
         """The sum of a scalar over all parameters; the update's walk knows them."""
@@ -316,3 +326,9 @@ class Trace(Frame):
 
 def _init_identity(init: Any) -> Any:
     return init.identity if isinstance(init, Instance) else id(init)
+
+
+def _init_text(init: Instance) -> str:
+    """An initializer as it is written: with its keywords, where it was given any."""
+    given = "".join([f" :{key} {written(value)}" for key, value in init.keywords.items()])
+    return f"({init.name}{given})" if given else init.name

@@ -378,7 +378,9 @@ class _UpdateWalk:
 
     def _total(self, node: Any, env: list[Any], span: Span) -> Any:
         graph = self.made.graph
-        own = self._operands(self.name)
+        at = self.frame.param_name  # within another total, the parameter that one is at
+        assert at is not None
+        own = self._operands(at)
         key = span, tuple([self._identity(x, own) for x in env])
         known = self.frame.totals.get(key)
         if known is not None:
@@ -386,16 +388,22 @@ class _UpdateWalk:
         sum_: Any = None
         for name in self.tracer.registry.params:
             swapped = dict(zip([id(x) for x in own], self._operands(name), strict=True))
-            self.frame.param_name, self.frame.group = name, self.made.groups[name].name
+            self._look_at(name)
             start = len(graph.ops)
             value = node(self.frame, [swapped.get(id(x), x) for x in env])
             if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
-                self._refuse_total(span, f"total is of {kind_of(value)}, expected a numeric scalar")
+                raise codes.WRONG_KIND.at(
+                    span, what="what total sums", given=kind_of(value), wanted="a numeric scalar",
+                    help="reduce it: (total (sum …))" if isinstance(value, Value) else "",
+                )  # fmt: skip
             self._check_reads(value, start, span)
             sum_ = value if sum_ is None else graph.apply(PRIMITIVES["+"], [sum_, value], {})
-        self.frame.param_name, self.frame.group = self.name, self.group.name
+        self._look_at(at)
         self.frame.totals[key] = sum_
         return sum_
+
+    def _look_at(self, name: str) -> None:
+        self.frame.param_name, self.frame.group = name, self.made.groups[name].name
 
     def _identity(self, x: Any, own: tuple[Op, Op]) -> Any:
         """What of a binding makes a total another one.
@@ -406,7 +414,7 @@ class _UpdateWalk:
             return repr(x)
         if x is own[0] or x is own[1]:
             return "p" if x is own[0] else "g"
-        return "of a parameter" if _is_of_a_parameter(x) else x.index
+        return "of a parameter" if self._is_of_a_parameter(x) else x.index
 
     def _check_reads(self, value: Any, start: int, span: Span) -> None:
         """Refuse a total that reads what was computed of one parameter before: it would be summed for each."""
@@ -415,35 +423,36 @@ class _UpdateWalk:
         for x in read:
             if not isinstance(x, Op):
                 continue
-            known = f"the state {x.static['name']}" if x.source == "optimizer" else _text_of(x)
-            computed = x.index < start and x.primitive is not None and _is_of_a_parameter(x)
-            if computed or x.source == "optimizer":
-                self._refuse_total(
-                    span, f"total reads {known} for one parameter; it may read p, g, keywords and (step)"
-                )
+            state = x.source == "optimizer"
+            known = f"the state {x.static['name'].partition('/')[0]}" if state else f"{_text_of(x)} of one parameter"
+            computed = x.index < start and x.primitive is not None and self._is_of_a_parameter(x)
+            if computed or state:
+                raise codes.WRONG_KIND.at(
+                    span, what="what total reads", given=known, wanted="p, g, keywords and (step)",
+                    help="compute it in the total, of p and g",
+                )  # fmt: skip
 
-    def _refuse_total(self, span: Span, what: str) -> None:
-        contracts.an_optimizer_ends_in_update.refuse(span, name=self.definition.name, what=what)
+    def _is_of_a_parameter(self, op: Op) -> bool:
+        """Whether an op depends on one parameter, its gradient or a state of its optimizer; a total is of all."""
+        totals = {x.index for x in self.frame.totals.values() if isinstance(x, Op)}
+        seen, open_ = {op.index}, [op]
+        while open_:
+            op = open_.pop()
+            if op.index in totals:
+                continue
+            if op.source in ("param", "grad", "optimizer"):
+                return True
+            for x in op.operands:
+                if isinstance(x, Op) and x.index not in seen:
+                    seen.add(x.index)
+                    open_.append(x)
+        return False
 
 
 def _text_of(op: Op) -> str:
     """The call that an op came from, as written, in few words."""
     text = " ".join(op.span.text.split()) if op.span else op.name
     return text if len(text) <= LONGEST_CALL_SHOWN else f"({op.name} …)"
-
-
-def _is_of_a_parameter(op: Op) -> bool:
-    """Whether an op depends on a parameter, its gradient or a state of its optimizer."""
-    seen, open_ = {op.index}, [op]
-    while open_:
-        op = open_.pop()
-        if op.source in ("param", "grad", "optimizer"):
-            return True
-        for x in op.operands:
-            if isinstance(x, Op) and x.index not in seen:
-                seen.add(x.index)
-                open_.append(x)
-    return False
 
 
 def first_states(frame: Any, definition: Any, p: Any, keywords: dict[str, Any]) -> dict[str, Any]:

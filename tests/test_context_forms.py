@@ -97,6 +97,74 @@ def test_a_state_is_reduced_in_one_way(program: Program) -> None:
     assert "reduce :mean" in found["message"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "kept"),
+    [
+        (":i32", "7", 7),
+        (":i64", "5_000_000_000", 5_000_000_000),
+        (":f32", "7", 7.0),
+        (":f64", "0.1", 0.1),
+        (":bf16", "(array 0.3)", 0.30078125),
+        (":bool", "(> (step) 0)", True),
+        (":i32", "1.5", "E-CONTRACT-012"),
+        (":i32", "(* 1.5 (step))", "E-CONTRACT-012"),
+        (":i32", "5_000_000_000", "E-DTYPE-005"),
+        (":f32", "(step)", "E-CONTRACT-012"),
+        (":bool", "1", "E-CONTRACT-012"),
+    ],
+)
+def test_the_next_value_of_a_state_is_of_its_type(program: Program, dtype: str, value: str, kept: Any) -> None:
+    body = f"""(let ((s (state "s" [] :init zeros-init :dtype {dtype}))) (next "s" {value}) still)"""
+    text = training(body, steps=1)
+    if isinstance(kept, str):
+        assert only(program.refused(text, x=[0.0]))["code"] == kept
+    else:
+        assert held(program.run(text, x=[0.0]))["state/s"] == kept
+
+
+@pytest.mark.parametrize(
+    ("form", "second", "said"),
+    [
+        ("param", "(own 1.0)", None),
+        (
+            "param",
+            "(own 2.0)",
+            "initializer (constant-init :value 1.0) and also initializer (constant-init :value 2.0)",
+        ),
+        ("state", "(own 1.0)", None),
+        (
+            "state",
+            "(own 2.0)",
+            "initializer (constant-init :value 1.0) and also initializer (constant-init :value 2.0)",
+        ),
+        ("state", '(state "v" [] :init zeros-init)', "initializer (constant-init :value 1.0) and also"),
+        ("param", '(param "v" [] :init zeros-init)', "initializer (constant-init :value 1.0) and also"),
+    ],
+)
+def test_one_name_has_one_initializer_whichever_call_gives_it(
+    program: Program, form: str, second: str, said: str | None
+) -> None:
+    text = f"""{ONES}
+    (define (own value) ({form} "v" [] :init (constant-init :value value)))
+    (objective (batch) (+ {scalar()} (own 1.0) {second}))
+    {run_of(":steps 1")}"""
+    if said is None:
+        assert held(program.run(text))["param/w"] == -1.0
+        return
+    found = only(program.refused(text))
+    assert found["code"] == "E-CONTRACT-012"
+    assert said in found["message"]
+
+
+def test_a_pass_of_another_batch_may_come_to_another_initializer(program: Program) -> None:
+    done = program.run(f"""{ONES}
+    (model net (x) (* x (param "v" [] :init (constant-init :value (dim x 0)))))
+    (objective (batch) (sum (net (:x batch))))
+    (evaluate look (batch) (metric "v" (mean (net (:x batch)))))
+    {run_of(":steps 1 :evaluate [(look :data made :examples 5 :batch 3)]", optimizer="(sgd :lr 0.5)")}""")
+    assert done.values("v") == [0.5]
+
+
 @pytest.mark.parametrize("where", ["optimizer", "tap"])
 def test_a_state_is_given_its_next_value_once_a_microbatch_and_at_every_step(program: Program, where: str) -> None:
     # an update has no microbatches; a tap is walked on sampled steps only
@@ -325,3 +393,36 @@ def test_a_hessian_times_a_vector(device_program: Program) -> None:
     {run_of(":steps 1 :evaluate [(look :data made :examples 1)]")}"""
     done = device_program.run(text)
     assert [only(done.values(f"h{i}")) for i in range(6)] == expected.tolist()
+
+
+def test_a_gradient_in_a_region_is_of_what_the_region_rounds(program: Program) -> None:
+    # bf16 holds 1.001 as 1: in a graph and where an initializer computes at once
+    steep = "(bf16 ((grad (lambda (x) (sum (* 1.001 x)))) (ones [2])))"
+    done = program.run(f"""{ONES}
+    (initializer own (shape) {steep})
+    (objective (batch) (metric "slope" (max {steep})) (sum (param "w" [2] :init own)))
+    {run_of(":steps 1", optimizer="(sgd :lr 0.25)")}""")
+    assert done.values("slope") == [1.0]
+    assert held(done)["param/w"] == [0.75, 0.75]
+
+
+# Batches of a pass that are not alike
+
+LONE = "(= (dim (:x batch) 0) 1)"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (f'(metric "m" (if {LONE} (reading "none" (param "w")) 1.0))', "E-EVAL-024"),
+        ('(let ((n (dim (:x batch) 0))) (output "o" (zeros [n n])))', "E-DTYPE-006"),
+        (f'(output "o" (if {LONE} (cast (:x batch) :i32) (:x batch)))', "E-DTYPE-006"),
+        (f'(if {LONE} (output "o" (sum (:x batch))) (output "o" (:x batch)))', "E-DTYPE-006"),
+    ],
+)
+def test_what_only_a_ragged_batch_holds_is_checked_before_any_step(program: Program, body: str, code: str) -> None:
+    text = f"""{ONES} (objective (batch) {scalar()})
+    (evaluate look (batch) {body})
+    {run_of(":steps 1 :evaluate [(look :data made :examples {} :batch 2)]")}"""
+    assert only(program.refused(text.replace("{}", "5")))["code"] == code
+    assert program.run(text.replace("{}", "4")).status == 0, "without a ragged batch there is nothing to refuse"

@@ -380,6 +380,38 @@ def test_total_sums_over_all_parameters_of_all_groups(device_program: Program) -
     assert param(done, "b") == [float(np.float32(1) - np.float32(0.8))] * 4
 
 
+def test_a_total_may_hold_another_and_what_was_computed_of_one(program: Program) -> None:
+    done = program.run(f"""{ONES}
+    (optimizer own (p g)
+      (let ((norm (sqrt (total (sum (square g))))))
+        (metric "nested" (total (* (sum g) (total (sum g)))))
+        (metric "scaled" (total (sum (square (/ g norm)))))
+        (metric "clipped" (total (sum (square (clipped g 2.5)))))
+        (update (- p g))))
+    (objective (batch) (+ (* 3.0 {scalar("a")}) (* 2.0 (sum (param "b" [4] :init ones-init)))))
+    {run_of(":steps 1 :batch 1", optimizer="own")}""")
+    # the sums of the gradients are 3 and 8, their norm is 5
+    assert done.values("nested") == [121.0]
+    assert done.values("scaled") == [pytest.approx(1.0, rel=1e-6)]
+    assert done.values("clipped") == [pytest.approx(6.25, rel=1e-5)]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('(metric "n" (sum (total g)))', "what total sums is f32[4], expected a numeric scalar"),
+        ('(let ((h (sum g))) (metric "n" (total h)))', "what total reads is (sum g) of one parameter, expected p, g"),
+        ('(metric "n" (total (sum m)))', "what total reads is the state m, expected p, g, keywords and (step)"),
+    ],
+)
+def test_a_total_reads_what_every_parameter_has(program: Program, body: str, said: str) -> None:
+    found = only(program.refused(f"""{ONES}
+    (optimizer own (p g) :state ((m (zeros-like p))) {body} (update (- p g) :m m))
+    (objective (batch) (sum (param "b" [4] :init ones-init)))
+    {run_of(":steps 1 :batch 1", optimizer="own")}"""))
+    assert (found["code"], said in found["message"]) == ("E-EVAL-005", True)
+
+
 def test_the_states_of_an_optimizer_begin_as_they_are_written_and_are_kept(device_program: Program) -> None:
     done = device_program.run(f"""{ONES}
     (optimizer own (p g :keep nil :start 2.0)
