@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sxi import checkpoint, codes
+from sxi.errors import SxiError
 from sxi.source import Source
 from sxi.values import Key
 
@@ -110,14 +111,17 @@ def new_identity(path: str, settings: dict[str, Any], options: dict[str, Any]) -
     return Identity(uuid.uuid4().hex, path, os.getcwd(), {k: encoded(v) for k, v in settings.items()}, options)
 
 
-def default_path(name: str) -> Path:
-    """`sxi-runs/NAME-YYYYmmdd-HHMMSS`, with a number behind it where that exists."""
-    stem = Path(HOME) / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path, n = stem, 1
-    while path.exists():
+def make_named(name: str) -> Folder:
+    """Make `sxi-runs/NAME-YYYYmmdd-HHMMSS`, with a number behind it where that exists.  Raises E-RUN-042."""
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    n = 1
+    while True:
+        try:
+            return make(Path(HOME) / (stem if n == 1 else f"{stem}-{n}"))
+        except SxiError as error:  # another run of the same second may have been quicker
+            if error.code != codes.OUT_EXISTS.code:
+                raise
         n += 1
-        path = stem.with_name(f"{stem.name}-{n}")
-    return path
 
 
 def make(path: Path) -> Folder:

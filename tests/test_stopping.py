@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sxi import checkpoint, stream
+from sxi import checkpoint, folder, stream
 from sxi.cli import main
 from sxi.run import Report, Runner
 from sxi.status import read_status
@@ -313,3 +313,12 @@ def test_a_fault_of_sxi_leaves_a_failed_run(home: Path, monkeypatch: pytest.Monk
     assert run() == 1
     assert (state()["state"], state()["error"]["code"]) == ("failed", "E-RUN-041")
     assert texts() == ["failed: E-RUN-041: a fault of sxi itself: ZeroDivisionError: a bug"]
+
+
+def test_runs_that_begin_in_one_second_have_folders_of_their_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert home == Path.cwd()
+    monkeypatch.setattr(time, "strftime", lambda _: "20261130-081711")
+    # each of them has looked before any of them makes its own
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    made = [folder.make_named("r").path.name for _ in range(3)]
+    assert made == ["r-20261130-081711", "r-20261130-081711-2", "r-20261130-081711-3"]
