@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sxi.arraytype import CARRIERS
+from sxi.contracts.page import in_words
 from sxi.errors import CODES
 from sxi.eval import CONSTANTS, USAGE, usage_of
 from sxi.forms.contexts import PASS_OPTIONS
@@ -76,7 +77,7 @@ def _of_command(session: Session, text: str) -> Iterator[Candidate]:
     elif name == "explain":
         # a number alone is a contract rule's
         codes = sorted([c for c in CODES if word.upper() in c], key=lambda c: "CONTRACT" not in c)
-        yield from _plain(codes, word, {k: c.message for k, c in CODES.items()})
+        yield from _plain(codes, word, {c: in_words(CODES[c].message) for c in codes})
     elif name in ("plot", "watch", "series"):
         yield from _plain(_starting([t.name for t in session.tracks()], word), word)
     elif name == "set":

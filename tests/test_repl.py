@@ -217,6 +217,8 @@ def test_completion_knows_the_place(known: Session, text: str, first: str) -> No
 def test_completion_shows_the_signature_and_the_first_line(known: Session) -> None:
     (found,) = complete(known, "(own-f")
     assert found.about == "(own-function alpha :beta 1.0)  What it does."
+    (found,) = complete(known, ",explain contract-020")
+    assert found.about == "the count of guard NAME is COUNT, and a count is a numeric scalar"
 
 
 def test_completion_finds_files(known: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
