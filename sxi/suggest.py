@@ -29,10 +29,12 @@ ELSEWHERE = {
     "float32": "f32", "float": "f32", "float64": "f64", "double": "f64", "float16": "f16", "half": "f16",
     "gpu": "cuda", "bfloat16": "bf16", "int32": "i32", "int": "i32", "int64": "i64", "long": "i64", "boolean": "bool",
 }  # fmt: skip
-# What has no word here -> what to do instead.
+# What has no word here, or none of its own -> what to do instead.
 INSTEAD = {
     **dict.fromkeys(("set!", "setq", "setf", "var"), "a name is bound once: bind a new one, (let ((name e)) …)"),
     **dict.fromkeys(("while", "until"), "a graph has no loop without a known end: (fold (acc e) (i (range n)) body …)"),
+    "stage": 'it stands in a curriculum: (curriculum (stage "name" :until test) …)',
+    **dict.fromkeys(("npz", "npy", "csv", "safetensors"), 'it stands in a data source: (data NAME (npz "f.npz"))'),
     "return": "a function gives its last value",
     **dict.fromkeys(("#", "--"), "a comment begins with ;"),
     "//": "a comment begins with ;, and a whole-number division is (quotient a b)",

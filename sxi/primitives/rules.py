@@ -30,9 +30,7 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int, operand: str = "axis") 
     axes = tuple(axis_of(a, ndim) for a in given)
     for a in axes:
         if axes.count(a) > 1:
-            raise Refusal(
-                codes.SHAPES_DIFFER, operand, left=f"the axes {words(given)}", right=f"axes named once, not {a} twice"
-            )
+            raise Refusal(codes.WRONG_KIND, operand, what=f":{operand}", given=words(given), wanted="each axis once")
     return axes
 
 
