@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sxi.prompt import main as prompt
 from tests.running import Program, column, only, training
 
 NAN, INF = math.nan, math.inf
@@ -82,11 +83,14 @@ def test_g03_an_empty_array_counts_nothing(program: Program) -> None:
 @pytest.mark.clause(3)
 @pytest.mark.parametrize("arguments", [(), ("--no-plan",)])
 def test_g03_a_value_is_tested_as_f32(device_program: Program, arguments: tuple[str, ...]) -> None:
-    # 1e300 is finite in f64 and infinite in f32; 1e-300 is 0 there, and finite
+    # 1e300, 1e100 and 3.5e38 are finite in f64 and infinite in f32; 1e-300 is 0 there, and finite
     before = "(define wide (array [1e300 -1e300 1e-300 3.0] :dtype :f64))"
     body = '(assert-finite "wide" wide) (assert-finite "computed" (* 1.0 wide)) still'
     done = device_program.run(training(body, before=before, steps=1), *arguments, x=[0.0])
     assert (done.values("guard/wide"), done.values("guard/computed")) == ([2.0], [2.0])
+    for value, count in (("1e100", 1.0), ("-3.5e38", 1.0), ("3.4028235e38", 0.0)):
+        before = f"(define wide (array [{value}] :dtype :f64))"
+        assert device_program.run(training(body, before=before, steps=1), *arguments).values("guard/wide") == [count]
 
 
 @pytest.mark.clause(3)
@@ -185,6 +189,10 @@ def test_g11_a_bf16_value_is_compared_as_f32(device_program: Program) -> None:
     assert done.values("guard/low") == [0.0]
     assert done.values("guard/high") == [1.0]
     assert done.values("low") == [0.69921875]
+    # what comes into the region as f32 is compared as it is: rounded to bf16 it would be below
+    body = f'(let ((v {column("v")})) (bf16 (metric "raw" v :below 0.7))) still'
+    done = device_program.run(training(body, steps=1), v=[0.7])
+    assert (done.values("raw"), done.values("guard/raw")) == ([0.7], [1.0])
 
 
 @pytest.mark.clause(11)
@@ -193,6 +201,10 @@ def test_g11_a_bound_past_f32_is_infinite(program: Program) -> None:
     body = '(metric "a" 3e38 :below 1e39) (metric "b" inf :below 1e39) still'
     done = program.run(training(body, steps=1), x=[0.0])
     assert (done.values("guard/a"), done.values("guard/b")) == ([0.0], [1.0])
+    # f32's largest number is below an infinity
+    body = '(metric "a" 3.4028235e38 :below 1e39) (metric "b" -3.4028235e38 :above -1e39) still'
+    done = program.run(training(body, steps=1), x=[0.0])
+    assert (done.values("guard/a"), done.values("guard/b")) == ([0.0], [0.0])
 
 
 @pytest.mark.clause(11)
@@ -228,7 +240,18 @@ def test_g07_count_where_alone_is_no_guard(device_program: Program) -> None:
     done = device_program.run(training(body, steps=1), x=[[1.0, 1.0, 1.0, 0.0]])
     assert done.status == 0
     assert done.names == ["half"]
-    assert done.values("half") == [1.5]  # an f32: half of 3 is not 1
+    assert done.values("half") == [1.5]
+
+
+@pytest.mark.clause(7)
+def test_g07_count_where_gives_an_f32_scalar(capsys: Any) -> None:
+    for text, shown in (
+        ("(count-where (> (array [[1.0 3.0] [4.0 0.0]]) 2.0))", "f32[] cpu 2.0"),
+        ("(bf16 (count-where (> (ones [257]) 0.5)))", "f32[] cpu 257.0"),
+        ("(count-where (> (zeros [0]) 0.0))", "f32[] cpu 0.0"),
+    ):
+        assert prompt(["-e", text]) == 0
+        assert capsys.readouterr().out == f"{shown}\n"
 
 
 @pytest.mark.clause(8)
@@ -247,6 +270,7 @@ def test_g08_metadata_is_evaluated_where_the_form_stands_and_shown_in_the_order_
     assert done.metas("guard/geometry/off") == [{**shared, "layer": layer} for layer in range(3)]
     assert [done.values("guard/geometry/off", layer=i) for i in range(3)] == [[0.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
     assert done.error["meta"] == {**shared, "layer": 1}
+    assert list(done.error["meta"]) == ["zeta", "layer", "kind", "fine"]
     assert [e["meta"]["layer"] for e in done.error["also"]] == [2]
 
 
