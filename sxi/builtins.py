@@ -200,7 +200,10 @@ def str_(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
     parts = []
     for i, a in enumerate(args):
         if isinstance(a, Value):
-            raise Refusal(codes.WRONG_KIND, i, what="an operand of str", given=kind_of(a), wanted="a host value")
+            raise Refusal(
+                codes.WRONG_KIND, i, what="an operand of str", given=kind_of(a), wanted="a host value",
+                help="make names of host values, as the number of a layer is; a metric reports the array's own",
+            )  # fmt: skip
         parts.append(
             a
             if isinstance(a, str)

@@ -14,7 +14,7 @@ from sxi.compiled import Attempt, Checked, at_once, check_all
 from sxi.eager import Eager, EagerEmitter
 from sxi.errors import SxiError
 from sxi.forms.core import holds
-from sxi.forms.declare import Stage
+from sxi.forms.declare import Stage, overridden
 from sxi.forms.stages import History, Values, apart, check_reads
 from sxi.layout import Layout
 from sxi.primitives.declare import Value
@@ -141,13 +141,13 @@ def _named_settings(form: Stage, base: Program, host: Any, names: list[str]) -> 
 
 def _stage_settings(form: Stage, base: Program, frame: Eager, env: list[Any]) -> dict[str, Any]:
     found = {}
-    for name, (node, span) in form.settings.items():
+    for name, (node, name_span, span) in form.settings.items():
         if name not in base.declared.settings:
-            raise no_such_setting(name, base.declared.settings, span)
+            raise no_such_setting(name, base.declared.settings, name_span)
         value = node(frame, env)
         if isinstance(value, Value):
             raise codes.WRONG_SETTING.at(span, name=name, what=f"it is {kind_of(value)}, and a setting is a constant")
-        found[name] = value
+        found[name] = overridden(name, base.declared.settings[name].value, value, span)
     return found
 
 

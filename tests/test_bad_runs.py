@@ -199,6 +199,10 @@ REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]], int, str, str]] = {
         '<made> (objective (batch) (metric "loss" <w>)) (curriculum (stage "a" :until (reported "los"))) <run>',
         {}, 4, "E-CONTRACT-024", 'reads los, which is not a metric ¶ did you mean "loss"?',
     ),
+    "a source without arrays": (
+        '(data d (npz "d.npz" :columns [])) <objective> <run-d :steps 1>',
+        {"x": (4,)}, 1, "E-RUN-013", "give a source that has rows",
+    ),
     "a setting that is an array": (
         "<made> (setting s (zeros [2])) <objective> <run>",
         {}, 4, "E-EVAL-016", "setting s: it is f32[2], and a setting is a constant",
@@ -221,7 +225,7 @@ REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]], int, str, str]] = {
     ),
     "a metric whose name depends on an array": (
         '<made> (objective (batch) (metric (str "loss" (argmax (:x batch))) <w>)) <run>',
-        {}, 4, "E-EVAL-005", "an operand of str is i32[], expected a host value",
+        {}, 4, "E-EVAL-005", "an operand of str is i32[], expected a host value ¶ make names of host values",
     ),
     "metadata that depends on an array": (
         '<made> (objective (batch) (metric "m" <w> :k (size (:x batch)) :at (argmax (:x batch)))) <run>',

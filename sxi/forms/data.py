@@ -129,7 +129,8 @@ class _DataForm:
 def rows_of(record: DataRecord, span: Span) -> int:
     """How many examples the data has.  Raises E-CONTRACT-014 where its arrays differ in that, E-RUN-013 at none."""
     sizes = data.leading_sizes(record.columns)
-    contracts.leading_sizes_agree(span, name=record.name, sizes=sizes)
+    if sizes:
+        contracts.leading_sizes_agree(span, name=record.name, sizes=sizes)
     rows = next(iter(sizes.values()), None)
     if not rows:
         raise codes.DATA_EMPTY.at(span)

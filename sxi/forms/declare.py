@@ -48,12 +48,15 @@ class Setting:
 
 @dataclass(slots=True, eq=False)
 class Stage:
-    """One stage of the curriculum."""
+    """One stage of the curriculum.
+
+    settings:  what `:set` gives: name -> (value, where its name is, where its value is)
+    """
 
     name: Node
     name_span: Span
     until: Node | None
-    settings: dict[str, tuple[Node, Span]]
+    settings: dict[str, tuple[Node, Span, Span]]
     span: Span
     scope: Scope
     until_span: Span | None = None
@@ -197,8 +200,20 @@ def overridden(name: str, value: Any, given: Any, span: Span) -> Any:
     )
     if not same:
         what = f"{written(given)} is not of the kind of {written(value)}"
-        raise codes.WRONG_SETTING.at(span, name=name, what=what)
+        raise codes.WRONG_SETTING.at(span, name=name, what=what, help=f"give {_wanted(value, given)}")
     return given
+
+
+def _wanted(value: Any, given: Any) -> str:
+    """What may override a setting's `value`, in words."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int) and isinstance(given, float):
+        return f"a whole number, or make the setting a real: {value}.0"
+    if isinstance(value, str):
+        return f'a string, as "{written(given)}"'
+    kinds = ((int, "a whole number"), (float, "a number"), (list, "a list"), (dict, "a record"))
+    return next((kind for type, kind in kinds if isinstance(value, type)), "a keyword, as :name")
 
 
 @declaration("import", '(import "file.sx")')

@@ -49,10 +49,10 @@ def curriculum(form: Group, scope: Scope) -> tuple[str | None, Step]:
     return None, step
 
 
-def _stage_settings(form: Form, scope: Scope) -> dict[str, tuple[Node, Span]]:
+def _stage_settings(form: Form, scope: Scope) -> dict[str, tuple[Node, Span, Span]]:
     if not isinstance(form, Group) or form.bracket != "{":
         malformed(form, "stage", ":set takes a record of settings, {:rate 1e-4}")
-    return {k.name: (resolve(v, scope), k.span) for k, v in keyword_pairs(form.items, form)}
+    return {k.name: (resolve(v, scope), k.span, v.span) for k, v in keyword_pairs(form.items, form)}
 
 
 @declaration("run", "(run NAME option …)")
