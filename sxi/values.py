@@ -283,10 +283,18 @@ def number_text(x: int | float) -> str:
     return repr(x)
 
 
+_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def _escaped(character: str) -> str:
+    plain = character if character.isprintable() else f"\\u{{{ord(character):X}}}"
+    return _ESCAPED.get(character, plain)
+
+
 def written(x: Any) -> str:
     """A host value as the language would write it."""
     if isinstance(x, str):
-        return '"' + x.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        return f'"{"".join(map(_escaped, x))}"'
     if x is None:
         return "nil"
     if isinstance(x, bool | int | float):

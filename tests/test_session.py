@@ -11,10 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sxi.lexemes import inputs
 from sxi.prompt_commands import COMMANDS, table
+from sxi.reader import Text, read
 from sxi.session import Screen, Session, run_piped
+from sxi.source import Source
+from sxi.values import written
 
 LINE = """; a line through points, by gradient descent
 (setting rate 0.1 :doc "of the descent")
@@ -657,6 +662,15 @@ def test_a_failing_guard_of_a_piped_run_gives_its_status(line: str) -> None:
 def test_inputs_are_cut_at_commands_and_nowhere_else() -> None:
     text = 'a\n,b\n(c\n,d)\n",e\n"\n;(\n,f\n'
     assert [piece for _, piece in inputs(text)] == ["a\n", ",b\n", '(c\n,d)\n",e\n"\n;(\n', ",f\n"]
+
+
+@given(st.text())
+def test_a_string_prints_as_the_language_writes_it(text: str) -> None:
+    shown = written(text)
+    assert shown.isprintable()
+    (form,) = read(Source("t.sx", shown))
+    assert isinstance(form, Text)
+    assert form.value == text
 
 
 def test_values_fit_the_screen() -> None:
