@@ -15,6 +15,7 @@ from tests.running import Program, column, only, training
 
 NAN, INF = math.nan, math.inf
 TESTS = Path(__file__).parent.parent
+GOLDEN = TESTS / "golden"
 # Shown by tests of several processes.
 BY_RANKS = {"clause": {21}, "scenario": {5, 6}}
 CLAUSES = set(range(1, 39))
@@ -30,6 +31,12 @@ def test_every_clause_and_scenario_has_a_test(kind: str, numbers: set[int]) -> N
     found = {int(n) for text in texts for n in re.findall(rf"\b{kind}\((\d+)\)", text)}
     assert numbers - found <= BY_RANKS[kind]
     assert found <= numbers
+
+
+def test_every_scenario_of_one_process_is_a_golden_program_by_its_number() -> None:
+    named = {p.name: re.findall(r"; scenario\((\d+)\) ", p.read_text()) for p in (GOLDEN / "scenarios").iterdir()}
+    assert {int(name[1:3]) for name in named} == SCENARIOS - BY_RANKS["scenario"]
+    assert [name for name, numbers in named.items() if [f"s{int(n):02}-" for n in numbers] != [name[:4]]] == []
 
 
 @pytest.mark.scenario(2)
