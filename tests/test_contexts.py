@@ -380,6 +380,18 @@ def test_total_sums_over_all_parameters_of_all_groups(device_program: Program) -
     assert param(done, "b") == [float(np.float32(1) - np.float32(0.8))] * 4
 
 
+@pytest.mark.parametrize("state", ["(x/y p)", '(b p :as "x/y")'])
+def test_the_name_of_a_state_cannot_be_taken_for_part_of_a_parameters(program: Program, state: str) -> None:
+    # x of y/w and x/y of w would be saved under one name
+    found = only(
+        program.refused(f"""{ONES}
+    (optimizer own (p g) :state ((x p) {state}) (update p :x x :x/y p))
+    (objective (batch) (+ {scalar()} {scalar("y/w")}))
+    {run_of(":steps 1 :batch 1", optimizer="own")}""")
+    )
+    assert (found["code"], found["help"]) == ("E-EVAL-002", "name it x-y")
+
+
 def test_a_total_may_hold_another_and_what_was_computed_of_one(program: Program) -> None:
     done = program.run(f"""{ONES}
     (optimizer own (p g)
@@ -405,10 +417,12 @@ def test_a_total_may_hold_another_and_what_was_computed_of_one(program: Program)
     ],
 )
 def test_a_total_reads_what_every_parameter_has(program: Program, body: str, said: str) -> None:
-    found = only(program.refused(f"""{ONES}
+    found = only(
+        program.refused(f"""{ONES}
     (optimizer own (p g) :state ((m (zeros-like p))) {body} (update (- p g) :m m))
     (objective (batch) (sum (param "b" [4] :init ones-init)))
-    {run_of(":steps 1 :batch 1", optimizer="own")}"""))
+    {run_of(":steps 1 :batch 1", optimizer="own")}""")
+    )
     assert (found["code"], said in found["message"]) == ("E-EVAL-005", True)
 
 

@@ -178,6 +178,10 @@ def _state(form: Form) -> OptimizerState:
             contracts.name_is_valid(form.items[3].span, form="state", name=name)
         case _:
             malformed(form, "optimizer", 'a state is (name e), or (name e :as "saved-name")')
+    if "/" in name:  # it is saved as `name/parameter`, and a parameter's name may hold a / too
+        malformed(
+            form, "optimizer", f"the name of the state {name} holds a /", help=f"name it {name.replace('/', '-')}"
+        )
     return OptimizerState(name, bound, first)
 
 
