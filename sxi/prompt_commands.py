@@ -88,7 +88,7 @@ def misused(name: str, what: str, help: str = "") -> SxiError:
 
 
 def table(rows: Sequence[tuple[str, ...]], width: int, unicode: bool, *, wraps: bool = False) -> list[str]:
-    """Rows in columns; the last one takes what room is left, and where that is too little a line below.
+    """Rows in columns; the last one takes what room is left, and where that is too little for one of them a line below.
 
     wraps:  whether a last one that is too long goes on in further lines instead
     """
@@ -98,6 +98,7 @@ def table(rows: Sequence[tuple[str, ...]], width: int, unicode: bool, *, wraps: 
     widths = _widths(rows, width)
     lead = sum(widths) + 2 * len(widths)
     room = width - lead
+    fits = max([cells(row[-1]) for row in rows]) <= room
     lines = []
     for row in rows:
         texts = [fitted(text, w, marks) for text, w in zip(row, widths, strict=False)]
@@ -105,10 +106,10 @@ def table(rows: Sequence[tuple[str, ...]], width: int, unicode: bool, *, wraps: 
         if wraps:
             first, *further = wrapped(row[-1], max(room, 8))
             lines += [f"{begin}{first}".rstrip(), *[" " * lead + line for line in further]]
-        elif cells(row[-1]) <= room:
+        elif fits:
             lines.append(f"{begin}{row[-1]}".rstrip())
         else:
-            lines += [begin.rstrip(), "    " + fitted(row[-1], width - 4, marks)]
+            lines += [begin.rstrip(), *([f"    {fitted(row[-1], width - 4, marks)}"] if row[-1] else [])]
     return lines
 
 

@@ -202,6 +202,36 @@ def test_the_inputs_are_the_steps_of_the_session_series(session: Session) -> Non
     assert tracks == {"m": [(1, 1.5), (2, 7.0)], "guard/g": [(3, 2.0)]}
 
 
+def test_what_the_function_of_a_gradient_reports_is_reported(session: Session) -> None:
+    # y² at 2: where the second factor is tapped, its cotangent is the first factor
+    assert session.respond("""((grad (lambda (y) (metric "m" (* 3.0 y)) (guard "g" (count-where (> y 2.0)))
+        (diagnostic "d" y :below 3.0) (* y (tap-gradient y (lambda (g) (diagnostic "t" (* 10.0 g))))))) 2.0)""") == [
+        "f32[] cpu 4.0"
+    ]
+    tracks = {t.label: list(t.recent) for t in session.tracks()}
+    assert tracks == {"m": [(1, 6.0)], "guard/g": [(1, 0.0)], "d": [(1, 2.0)], "guard/d": [(1, 0.0)], "t": [(1, 20.0)]}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('(guard "bad" (count-where (> y 1.0))) (sum (* y y))', "guard bad counted 2 "),
+        ('(sum (* y (assert-finite "bad" (/ y 0.0))))', "guard bad counted 3 "),
+        ('(metric "bad" (sum y) :below 5.0) (sum (* y y))', "guard bad counted 1 "),
+        ('(sum (* y (tap-gradient y (lambda (g) (diagnostic "bad" (max g) :below 2.0)))))', "guard bad counted 1 "),
+    ],
+)
+def test_a_guard_in_the_function_of_a_gradient_refuses_the_input(session: Session, body: str, told: str) -> None:
+    lines = session.respond(f"(define x ((grad (lambda (y) {body})) (array [1.0 2.0 3.0])))")
+    assert codes_in(lines) == ["E-GUARD-001"]
+    assert told in " ".join(lines)
+    assert codes_in(session.respond("x")) == ["E-EVAL-001"]
+
+
+def test_the_function_of_a_gradient_prints_nothing(session: Session) -> None:
+    assert codes_in(session.respond("((grad (lambda (y) (print y) (* y y))) 2.0)")) == ["E-CONTRACT-015"]
+
+
 def test_a_contract_holds_at_the_prompt_with_its_explanation(session: Session) -> None:
     lines = session.respond('(guard "x" (> 1.0 0.5))')
     assert codes_in(lines) == ["E-CONTRACT-020"]
@@ -574,6 +604,9 @@ def test_a_command_of_other_prompts_is_told_as_it_is_written_here(session: Sessi
 def test_a_table_fits_and_keeps_its_last_column_whole(width: int, lines: list[str]) -> None:
     row = ("loss/high-of-all layer=3", "10", "guard", "step, pass accuracy", "runs/a.sx:8:5")
     assert table([row], width, unicode=True) == lines
+    # a row without a last column has no line below
+    rest = table([row, ("x", "1", "", "prompt", "")], width, unicode=True)
+    assert (rest[:-1], rest[-1].split()) == (lines, ["x", "1", "prompt"])
 
 
 @pytest.mark.parametrize(
