@@ -119,9 +119,12 @@ def panel_lines(
     shown = list(tracks) if len(tracks) <= room else list(tracks)[: max(0, room - 1)]
     values = [value_text(t.last) for t in shown]
     value_width = max([len(v) for v in values], default=0)
-    spark_width = 0 if width < _NARROW else min(_WIDEST_SPARK, max(8, width // 2 - value_width))
+    longest = max([columns(t.label) for t in shown], default=1)
+    # names that lose their middle may look the same, so the sparkline gives way, but not all of it
+    wanted = min(width // 2 - value_width, width - 4 - value_width - longest)
+    spark_width = 0 if width < _NARROW else min(_WIDEST_SPARK, max(8, wanted))
     name_width = width - 2 - value_width - 1 - (spark_width + 1 if spark_width else 0)
-    name_width = max(1, min(name_width, max([columns(t.label) for t in shown], default=1)))
+    name_width = max(1, min(name_width, longest))
     for track, value in zip(shown, values, strict=True):
         lines.append(_series_line(track, value, now, name_width, value_width, spark_width, marks))
     if len(shown) < len(tracks) and room > 0:

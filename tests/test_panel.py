@@ -98,6 +98,18 @@ def test_the_title_is_whole_parts(width: int, title: str) -> None:
     assert panel_lines([], whole, 199, width=width, height=3)[0] == [("title", title)]
 
 
+@pytest.mark.parametrize("width", [39, 60, 79])
+def test_names_that_differ_are_told_apart(width: int) -> None:
+    log = SeriesLog()
+    for step in range(1, 100):
+        log.add(step, [("guard/hidden/activation", {"layer": n, "split": "train"}, "guard", 0.0) for n in range(2)])
+    lines = panel_lines(log.in_order(), "line", 99, width=width, height=9)[1:]
+    assert lines[0][1][1] != lines[1][1][1]
+    assert all([len(line[-1][1]) >= 8 for line in lines])
+    if width == 79:
+        assert lines[0][1][1] == "guard/hidden/activation layer=0 split=train"
+
+
 @pytest.mark.parametrize("unicode", [True, False])
 @pytest.mark.parametrize("height", [0, 1, 2, 6, 40])
 @pytest.mark.parametrize("width", [1, 5, 19, 20, 31, 32, 40, 60, 80, 200])
