@@ -408,24 +408,6 @@ def test_a_total_may_hold_another_and_what_was_computed_of_one(program: Program)
     assert done.values("clipped") == [pytest.approx(6.25, rel=1e-5)]
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ('(metric "n" (sum (total g)))', "what total sums is f32[4], expected a numeric scalar"),
-        ('(let ((h (sum g))) (metric "n" (total h)))', "what total reads is (sum g) of one parameter, expected p, g"),
-        ('(metric "n" (total (sum m)))', "what total reads is the state m, expected p, g, keywords and (step)"),
-    ],
-)
-def test_a_total_reads_what_every_parameter_has(program: Program, body: str, said: str) -> None:
-    found = only(
-        program.refused(f"""{ONES}
-    (optimizer own (p g) :state ((m (zeros-like p))) {body} (update (- p g) :m m))
-    (objective (batch) (sum (param "b" [4] :init ones-init)))
-    {run_of(":steps 1 :batch 1", optimizer="own")}""")
-    )
-    assert (found["code"], said in found["message"]) == ("E-EVAL-005", True)
-
-
 def test_the_states_of_an_optimizer_begin_as_they_are_written_and_are_kept(device_program: Program) -> None:
     done = device_program.run(f"""{ONES}
     (optimizer own (p g :keep nil :start 2.0)

@@ -38,9 +38,9 @@ def test_few_arrays_are_made_for_a_parameter() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("(update (- p (total (sum m))) :m m)", "the state m/"),
-        ("(let ((h (square g))) (update (- p (total (sum h))) :m m))", "total reads \\(square g\\) for one"),
-        ("(let ((h (norm p))) (update (- p (total h)) :m m))", "total reads \\(norm p\\) for one"),
+        ("(update (- p (total (sum m))) :m m)", "the state m, expected"),
+        ("(let ((h (square g))) (update (- p (total (sum h))) :m m))", "total reads is \\(square g\\) of one"),
+        ("(let ((h (norm p))) (update (- p (total h)) :m m))", "total reads is \\(norm p\\) of one"),
         ("(update (- p (total g)) :m m)", "expected a numeric scalar"),
     ],
 )
@@ -52,7 +52,7 @@ def test_a_total_of_what_one_parameter_has_is_refused(body: str, why: str) -> No
         (run r :data points :batch 4 :steps 1 :optimizer odd)"""
     with pytest.raises(SxiError, match=why) as caught:
         checked(text)
-    assert caught.value.code == "E-CONTRACT-013"
+    assert caught.value.code == "E-EVAL-005"
 
 
 def test_a_total_reads_keywords_and_the_step(tmp_path: Path) -> None:
