@@ -20,7 +20,7 @@ from sxi.eval import MOST_CALLS
 from sxi.program import Failure, Loaded, load_source
 from sxi.reader import load
 from sxi.source import Source
-from sxi.stages import check_first_test, check_stages
+from sxi.stages import check_first_test, check_stage_settings, check_stages
 from sxi.tracing import Tracer
 
 MOST_ERRORS = 20
@@ -89,9 +89,11 @@ def _check_loaded(loaded: Loaded, settings: dict[str, Any] | None, findings: _Fi
     program = findings.attempt(loaded.evaluate, host, settings, failures)
     findings.errors += _causes_of_evaluating(failures, loaded)
     # a form without a name may be the objective, and no walk says anything without it
-    if program is not None and program.declared.runs and None not in loaded.unresolved:
+    if program is not None and None not in loaded.unresolved:
         walks = _Walks(loaded, {*loaded.unresolved, *[index for index, _ in failures]})
-        if failures or loaded.errors:
+        if not program.declared.runs:
+            check_stage_settings(program, host, walks.attempt)
+        elif failures or loaded.errors:
             check_all(program, Eager(EagerEmitter(host), program.globals, None, "top"), walks.attempt)
         else:
             stages = check_stages(loaded, program, host, settings or {}, {}, walks.attempt)
@@ -193,15 +195,21 @@ class _Walks(_Findings):
         )
     )
 
+    WITHOUT_END = frozenset({codes.GRAPH_TOO_LARGE.code, codes.TOO_DEEP.code})
+
     def __init__(self, loaded: Loaded, failed: set[int | None]) -> None:
         super().__init__()
         self.loaded, self.failed = loaded, failed
-        self.step_failed = False
+        self.step_failed = self.endless = False
 
     def attempt(self, walk: Callable[..., Any], *args: Any) -> Any:
+        if self.endless:
+            return None
         before = len(self.errors)
         made = super().attempt(walk, *args)
         found = self.errors[before:]
+        # another walk would find the same function that calls itself without end, and be as long about it
+        self.endless = any([e.code in self.WITHOUT_END for e in found])
         if self.step_failed:
             self.errors[before:] = [e for e in found if e.code not in self.AFTER_THE_OBJECTIVE]
         if getattr(walk, "__func__", None) is Tracer.step:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from sxi import codes, contracts, series
 from sxi.backends import Backend
 from sxi.errors import Label
+from sxi.forms.declare import RunForm
 from sxi.guards import metadata_text
 from sxi.layout import Gathering, Layout
 from sxi.options import Pass, Run, run_of
@@ -97,7 +98,8 @@ def check_all(program: Program, frame: Any, attempt: Attempt, options: dict[str,
     return attempt(_check_whole, checked)  # type: ignore[no-any-return]  # what it gives or None
 
 
-def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
+def declared_run(program: Program) -> RunForm:
+    """The one run of a program, as it is declared.  Raises E-CONTRACT-025 where there is none, or another."""
     runs = program.declared.runs
     if len(runs) != 1:
         span = runs[1].span if runs else None
@@ -107,7 +109,11 @@ def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
             span, what=what, labels=(Label(runs[0].span, "the first"),) if runs else (),
             help="take one of the two out" if runs else example,
         )  # fmt: skip
-    run = run_of(runs[0], frame, trains=NO_STEPS not in options)
+    return runs[0]
+
+
+def _only_run(program: Program, frame: Any, options: dict[str, int]) -> Run:
+    run = run_of(declared_run(program), frame, trains=NO_STEPS not in options)
     for name, value in options.items():
         if name != NO_STEPS:
             setattr(run, name, value)

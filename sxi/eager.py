@@ -105,7 +105,9 @@ class Eager(Frame):
     def report(self, series: Series, value: Any) -> None:
         self.reported.series.append((series, self._number(value)))
 
-    def print(self, values: list[Any]) -> None:
+    def print(self, values: list[Any], span: Span) -> None:
+        if self.context not in (None, "prompt"):
+            contracts.graphs_do_nothing_to_the_host(span, form="print", context=self.context)
         self.printed.append(" ".join([printed(v) for v in values]))
 
     def runs_diagnostic(self, name: str, span: Span) -> bool:
@@ -125,13 +127,16 @@ class Eager(Frame):
     def differentiate(
         self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any
     ) -> Any:
-        """Trace the function, differentiate the graph, compute it."""
+        """Trace the function, differentiate the graph, compute it and what it reported."""
         leaves = [
             self.emitter.constant(real(x), "f32") if is_number(x) else x
             for x in self.leaves(args[0] if args else None, span)
         ]
         graph = Graph("prompt")
-        frame = Trace(graph, self.globals, "prompt", self.place, Registry(), Recording())
+        recording = Recording()
+        frame = Trace(
+            graph, self.globals, self.context, self.place, Registry(), recording, selected=["*"], sampled=True
+        )  # fmt: skip
         frame.call, frame.training, graph.rounding = self.chain(), self.training, self.emitter.rounding
         inputs = [graph.input("input", str(i), x.type) for i, x in enumerate(leaves)]
         first = rebuilt(args[0], iter(inputs)) if not is_number(args[0]) else inputs[0]
@@ -139,7 +144,13 @@ class Eager(Frame):
         found: list[Value] = []
         gathered(out, found)
         given = {op.index: x for op, x in zip(inputs, leaves, strict=True)}
-        done = self.computed(graph, found, given)
+        counts = [count for _, count in recording.tallies]
+        series = [(s, x) for s in recording.series.all() for x in s.values]
+        wanted = [*found, *counts, *[x for _, x in series]]
+        done = self.computed(graph, [x for x in wanted if isinstance(x, Op)], given)
+        guards = [recording.guards.guards[slot] for slot, _ in recording.tallies]
+        self.reported.guards += [(g, self._number(_done(x, done))) for g, x in zip(guards, counts, strict=True)]
+        self.reported.series += [(s, self._number(_done(x, done))) for s, x in series]
         return (
             rebuilt(out, iter([done[x.index] for x in found if isinstance(x, Op)]))
             if not isinstance(out, Op)
@@ -158,3 +169,8 @@ class Eager(Frame):
             operands = tuple([values[x.index] if isinstance(x, Op) else x for x in op.operands])
             values[op.index] = self.emitter.emit(op.primitive, operands, op.static, op.type)
         return values
+
+
+def _done(x: Any, done: dict[int, Any]) -> Any:
+    """An op's array, or the host number itself."""
+    return done[x.index] if isinstance(x, Op) else x

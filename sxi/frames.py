@@ -14,7 +14,7 @@ from sxi import codes
 from sxi.calls import CallSite, check_operands, located
 from sxi.codes import Refusal
 from sxi.emit import BaseEmitter
-from sxi.graph import Link
+from sxi.graph import Calls, Link
 from sxi.guards import Guard
 from sxi.primitives import host
 from sxi.primitives.declare import Primitive, Static, Value
@@ -74,9 +74,8 @@ class Frame:
         above = f"{link.place()}/" if link else ""
         return f"{self.place}/{above}{site.number}"
 
-    def calls(self) -> tuple[tuple[str, Span], ...]:
-        link = self.chain()
-        return tuple(link.calls()) if link else ()
+    def calls(self) -> Calls:
+        return Calls(self.chain())
 
     @contextmanager
     def unrounded(self) -> Iterator[None]:

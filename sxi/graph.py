@@ -6,10 +6,10 @@ walk, which is an order of computation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, overload
 
 from sxi import codes
 from sxi.arraytype import ArrayType, of_literal
@@ -66,6 +66,33 @@ class Link:
             link._place = f"{parent}/{segment}" if parent else segment
         assert self._place is not None
         return self._place
+
+
+class Calls(Sequence[tuple[str, Span]]):
+    """(What was called, where), innermost first: walked when something looks, for a recursion leads through thousands
+    of calls to each of its thousands of forms.
+    """
+
+    __slots__ = ("_link", "_walked")
+
+    def __init__(self, link: Link | None) -> None:
+        self._link = link
+        self._walked: list[tuple[str, Span]] | None = None
+
+    def _all(self) -> list[tuple[str, Span]]:
+        if self._walked is None:
+            self._walked = self._link.calls() if self._link else []
+        return self._walked
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[str, Span]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[tuple[str, Span]]: ...
+    def __getitem__(self, at: int | slice) -> tuple[str, Span] | list[tuple[str, Span]]:
+        return self._all()[at]
 
 
 # How many segments of a place stand as text.

@@ -40,7 +40,7 @@ class Guard:
     metadata: Metadata
     span: Span
     graph: str
-    calls: tuple[tuple[str, Span], ...] = ()
+    calls: Sequence[tuple[str, Span]] = ()
     operand: Any = None
     param: str | None = None
     group: str | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sxi import codes, contracts
-from sxi.compiled import Attempt, Checked, at_once, check_all
+from sxi.compiled import Attempt, Checked, at_once, check_all, declared_run
 from sxi.eager import Eager, EagerEmitter
 from sxi.errors import SxiError
 from sxi.forms.core import holds
@@ -69,6 +69,8 @@ def check_stages(
     if base.declared.curriculum is None:
         checked = check_all(base, _top_frame(base, host), attempt, options)
         return [] if checked is None else [CheckedStage(None, None, checked)]
+    if attempt(declared_run, base) is None:
+        return []
     stages: list[CheckedStage] = []
     forms = base.declared.stages
     names: list[str] = []
@@ -85,6 +87,13 @@ def check_stages(
             attempt(_check_same_state, stages[0], stage)
         attempt(_check_reads, base, stages)
     return stages
+
+
+def check_stage_settings(base: Program, host: Any, attempt: Attempt) -> None:
+    """Check the names and the settings of the stages of a file that has no run to walk."""
+    names: list[str] = []
+    for form in base.declared.stages:
+        attempt(_named_settings, form, base, host, names)
 
 
 # What is tried for the values of the first step: signs, sizes and what is no number.

@@ -116,6 +116,8 @@ def align(recordings: Sequence[Recording]) -> None:
 # Contexts in which no parameter is made, and those of them that are walked before any parameter is known.
 MAKE_NONE = frozenset({"generator", "initializer", "optimizer", "prepare"})
 UPSTREAM = frozenset({"generator", "initializer", "prepare"})
+# Contexts in which nothing is reported.
+REPORT_NOTHING = frozenset({None, "generator", "initializer", "curriculum"})
 
 
 class Trace(Frame):
@@ -128,7 +130,7 @@ class Trace(Frame):
     """
 
     def __init__(
-        self, graph: Graph, globals: list[Any], context: str, place: str, registry: Registry,
+        self, graph: Graph, globals: list[Any], context: str | None, place: str, registry: Registry,
         recording: Recording, *, selected: Sequence[str] = (), sampled: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(graph, globals, context, place)
@@ -139,7 +141,7 @@ class Trace(Frame):
         self.on_total: Callable[..., Any] | None = None
         self.totals: dict[Any, Any] = {}
 
-    def entering(self, context: str, place: str) -> Trace:
+    def entering(self, context: str | None, place: str) -> Trace:
         """The frame of another context's body that is recorded into the same graph."""
         made = Trace(
             self.graph, self.globals, context, place, self.registry, self.recording,
@@ -273,6 +275,11 @@ class Trace(Frame):
         series.graph, series.group = self.place, self.group
         self.recording.series.add(series, self.graph.adopt(value) if isinstance(value, Value) else value)
 
+    def print(self, values: list[Any], span: Span) -> None:  # noqa: ARG002  # as every frame has it
+        """Refused: what the walk would print has no numbers yet."""
+        context = "function of a gradient" if self.context in (None, "prompt") else self.context
+        contracts.graphs_do_nothing_to_the_host(span, form="print", context=context)
+
     def runs_diagnostic(self, name: str, span: Span) -> bool:
         """Whether a diagnostic of that name is computed in this graph."""
         selected = matches(self.selected, name)
@@ -299,7 +306,7 @@ class Trace(Frame):
         if is_number(value):
             grads: list[Any] = [PRIMITIVES["zeros-like"](x) for x in own]
         else:
-            grads = gradients(self.graph, value, own)
+            grads = gradients(self.graph, value, own, on_tap=lambda op, g: self.walk_tap(op, g, call))
         made = rebuilt(args[0], iter(grads)) if not is_number(args[0]) else grads[0]
         return [value, made] if f.with_value else made
 
@@ -319,7 +326,8 @@ class Trace(Frame):
     def walk_tap(self, op: Op, g: Op, call: Any) -> None:
         """Give the cotangent `g` that flows through a tap to its lambda."""
         tap = self.recording.taps[op.static["tap"]]
-        frame = self.entering("tap-gradient", self.place)
+        # where nothing may report, a tap may not either: it stays what it is in
+        frame = self.entering(self.context if self.context in REPORT_NOTHING else "tap-gradient", self.place)
         frame.call, frame.scope, frame.training = tap.frame_state
         call(frame, tap.function, [g], {}, tap.span, tap.number)
 

@@ -25,7 +25,7 @@ from sxi.names import Module
 from sxi.program import Failure, Loaded, Loader, Program
 from sxi.random import Draws
 from sxi.reader import Form, Group, read, read_all
-from sxi.source import Source
+from sxi.source import Source, Span
 from sxi.trace import Recording, Registry, Trace
 
 PROMPT = "<repl>"
@@ -111,7 +111,7 @@ def key_of(form: Form) -> Key | None:
 class Looking(Trace):
     """A walk that finds types and graphs and does nothing else."""
 
-    def print(self, values: list[Any]) -> None:
+    def print(self, values: list[Any], span: Span) -> None:
         """Nothing is computed, so nothing is printed."""
 
 

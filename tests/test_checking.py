@@ -78,6 +78,36 @@ CASES = {
         "(initializer (like) 2)\n(define a like)",
         [(1, "E-EVAL-002")],
     ),
+    "a guard in a gradient at the top of a file": (
+        '(define a ((grad (lambda (y) (begin (guard "g" 0.0) (* y y)))) 1.0))',
+        [(1, "E-CONTRACT-016")],
+    ),
+    "a tap's diagnostic there": (
+        '(define a ((grad (lambda (y) (* y (tap-gradient y (lambda (g) (diagnostic "d" g)))))) 1.0))',
+        [(1, "E-CONTRACT-016")],
+    ),
+    "a guard in a gradient in an initializer": (
+        POINTS
+        + "(define (checked y)\n"
+        + '  (begin (guard "g" 0.0) (* y y)))\n'
+        + "(initializer own (shape) (+ (zeros shape) ((grad checked) 1.0)))\n"
+        + '(objective (batch) (mean (* (:x batch) (param "w" [3] :init own))))\n'
+        + RUN,
+        [(3, "E-CONTRACT-019")],
+    ),
+    "a stage's setting in a file without a run": (
+        '(setting rate 0.1)\n(curriculum (stage "a" :set {:rat 0.2}))',
+        [(2, "E-EVAL-016")],
+    ),
+    "a function that calls itself without end, met by the objective and a pass": (
+        POINTS
+        + "(define (f x)\n"
+        + "  (+ 1.0 (f x)))\n"
+        + '(objective (batch) (+ (f (mean (:x batch))) (sum (param "w" [1] :init zeros-init))))\n'
+        + '(evaluate held (batch) (metric "m" (f (* 2.0 (sum (:x batch))))))\n'
+        + "(run r :data points :steps 2 :optimizer (sgd :lr 0.1) :evaluate [(held :data points :examples 4)])",
+        [(3, "E-EVAL-009")],
+    ),
     "a use before the definition is one": ("(define b (+ a 1))\n(define a 1)", [(1, "E-EVAL-008")]),
     "so is a use in its own definition": ("(define b (+ b 1))", [(1, "E-EVAL-008")]),
     "the run is walked behind a failed definition": (

@@ -62,6 +62,16 @@ FOUND = [
         f"(run r :data points :steps 2 {SGD} :evaluate [(look :data points :examples 3)])",
         None,
     ),
+    # a function of a gradient prints
+    ('((grad (lambda (y) (print "a"))) 1.0)', "E-CONTRACT-015"),
+    # a stage's setting without a run
+    ('(setting rate 0.1) (curriculum (stage "a" :set {:rat 0.2}))', "E-EVAL-016"),
+    # a guard, thousands of calls deep: looking at the calls that lead to each took minutes
+    (
+        '(define (deeper x) (begin (guard "g" (count-where (> x 0.0))) (deeper (+ x 1.0))))\n'
+        + RUN.format(f"(deeper (sum {W}))", SGD),
+        "E-EVAL-009",
+    ),
     # an objective that is a number past binary64
     (RUN.format(f"(begin {W} {'1' * 400})", SGD), None),
 ]  # fmt: skip

@@ -390,9 +390,7 @@ def print_(form: Group, scope: Scope) -> Node:
     span = form.span
 
     def node(frame: Any, env: list[Any]) -> Any:
-        if frame.context not in (None, "prompt"):
-            contracts.graphs_do_nothing_to_the_host(span, form="print", context=frame.context)
-        frame.print([n(frame, env) for n in nodes])
+        frame.print([n(frame, env) for n in nodes], span)
 
     return node
 
