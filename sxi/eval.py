@@ -482,7 +482,8 @@ def resolve_function(
     made = Body(name, owner.span, 0)
     items = list(parameters.items)
     while items and isinstance(items[0], Symbol):
-        inner.bind(parameter_name(items.pop(0), owner, inner))
+        parameter = items.pop(0)
+        inner.bind(bindable(parameter, owner), parameter.span)
         made.arity += 1
     while items:
         key = items.pop(0)
@@ -494,10 +495,8 @@ def resolve_function(
         required = isinstance(default, Symbol) and default.name == "required"
         # a default may use the parameters before it
         node = None if required else resolve(default, inner)
-        if inner.is_bound_here(key.name):
-            raise codes.DEFINED_TWICE.at(key.span, name=key.name)
         # a keyword may have the name of a form, as :total has: it is read as a name, never called
-        made.keywords[key.name] = (inner.bind(key.name), node)
+        made.keywords[key.name] = (inner.bind(key.name, key.span), node)
     doc, body = docstring(body)
     made.node = resolve_body(body, inner, owner, owner.head)
     made.last_span = body[-1].span
@@ -512,14 +511,6 @@ def docstring(body: Sequence[Form]) -> tuple[str, Sequence[Form]]:
     if len(body) > 1 and isinstance(body[0], Text):
         return body[0].value, body[1:]
     return "", body
-
-
-def parameter_name(form: Form, owner: Form, scope: Scope) -> str:
-    """The name that a parameter or a binding introduces; refused where it is none or already bound here."""
-    name = bindable(form, owner)
-    if scope.is_bound_here(name):
-        raise codes.DEFINED_TWICE.at(form.span, name=name)
-    return name
 
 
 def bindable(form: Form, owner: Form) -> str:

@@ -81,10 +81,11 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A local name: its slot (negative: captured), and whether a cell is in it."""
+    """A local name: its slot (negative: captured), whether a cell is in it, and where it is bound."""
 
     slot: int
     in_cell: bool
+    span: Span | None
 
 
 class Scope:
@@ -119,7 +120,7 @@ class Scope:
         if outer is None:
             return None
         self._captures.append(outer.slot)
-        made = Variable(-len(self._captures), outer.in_cell)
+        made = Variable(-len(self._captures), outer.in_cell, outer.span)
         self._captured[name] = made
         return made
 
@@ -127,11 +128,18 @@ class Scope:
         """Where the enclosing environment holds what is captured; the last captured stands first."""
         return self._captures[::-1]
 
-    def bind(self, name: str, in_cell: bool = False) -> int:
-        """A new slot for `name` in the innermost block."""
+    def bind(self, name: str, span: Span | None = None, in_cell: bool = False) -> int:
+        """A new slot for `name` in the innermost block.  Raises E-EVAL-007 where the block has the name already.
+
+        span:  where it is bound; None for what the text gives no name
+        """
+        bound = self.blocks[-1].get(name)
+        if bound is not None:
+            first = (Label(bound.span, "first bound here"),) if bound.span else ()
+            raise codes.DEFINED_TWICE.at(span, name=name, labels=first)
         slot = self.size
         self.size += 1
-        self.blocks[-1][name] = Variable(slot, in_cell)
+        self.blocks[-1][name] = Variable(slot, in_cell, span)
         return slot
 
     def is_bound_here(self, name: str) -> bool:
@@ -153,9 +161,7 @@ class Scope:
             if not isinstance(target, Symbol):
                 refuse(target or form, "expected a name, or a name and parameters in parentheses")
                 return
-            if self.is_bound_here(target.name):
-                raise codes.DEFINED_TWICE.at(target.span, name=target.name)
-            self.bind(target.name, in_cell=True)
+            self.bind(target.name, target.span, in_cell=True)
 
     def visible_names(self) -> Iterator[str]:
         scope: Scope | None = self

@@ -230,3 +230,20 @@ def test_a_fault_of_the_interpreter_is_not_hidden(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sxi.checking.check_stages", fail)
     with pytest.raises(ZeroDivisionError):
         check_text(POINTS + OBJECTIVE + RUN)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "first"),
+    [
+        ("(define (f a a) 1)", 14, 12),
+        ("(define (f a :b 1 :a 2) 1)", 19, 12),
+        ("(define (f) (define x 1) (define x 2) x)", 34, 21),
+        ("(fold (x 1) (x [1 2]) x)", 14, 8),
+        ("(let (([a a] [1 2])) a)", 11, 9),
+    ],
+)
+def test_a_name_bound_twice_is_told_with_the_first_place(text: str, column: int, first: int) -> None:
+    (error,) = check_text(text)
+    assert error.span
+    assert (error.code, error.span.column) == ("E-EVAL-007", column)
+    assert [(label.span.column, label.text) for label in error.labels] == [(first, "first bound here")]

@@ -11,7 +11,6 @@ from sxi.eval import (
     bindable,
     function_node,
     malformed,
-    parameter_name,
     resolve,
     resolve_body,
     resolve_dropped,
@@ -132,7 +131,7 @@ def let(form: Group, scope: Scope) -> Node:
 def pattern(form: Form, owner: Group, scope: Scope, value: Node) -> Node:
     """The node that binds a name, or takes a list or a record apart."""
     if isinstance(form, Symbol):
-        slot = scope.bind(parameter_name(form, owner, scope))
+        slot = scope.bind(bindable(form, owner), form.span)
 
         def bind(frame: Any, env: list[Any]) -> None:
             env[slot] = value(frame, env)
@@ -364,7 +363,7 @@ def _say_too_large(error: SxiError, span: Span, turns: int) -> None:
 def _loop_variable(form: Form, owner: Group, scope: Scope, what: str) -> tuple[int, Node | None]:
     """The slot that a fold puts a value into, and what takes it apart where it is a pattern."""
     if isinstance(form, Symbol):
-        return scope.bind(parameter_name(form, owner, scope)), None
+        return scope.bind(bindable(form, owner), form.span), None
     slot = scope.bind(f" {what} {form.span.start}")
     return slot, pattern(form, owner, scope, lambda frame, env: env[slot])
 
