@@ -52,7 +52,8 @@ def metadata(draw: Draw, env: Env) -> str:
         ":layer -2",
     ]
     chosen = draw(st.lists(st.sampled_from(values), max_size=2, unique_by=lambda pair: pair.split()[0]))
-    return "".join([f" {pair}" for pair in chosen])
+    in_another_order = st.sampled_from([[":k 0", ":layer -2"], [":layer -2", ":k 0"]])
+    return "".join([f" {pair}" for pair in draw(st.one_of(st.just(chosen), in_another_order))])
 
 
 @st.composite
@@ -138,7 +139,10 @@ def leaf_of(draw: Draw, kind: str, env: Env, depth: int) -> Pair:
 def two(draw: Draw, kind: str, env: Env, depth: int) -> Pair:
     op = draw(st.sampled_from(["+", "-", "*", "minimum", "maximum"]))
     parts = [draw(expression(kind, env, depth)), draw(expression(draw(st.sampled_from(BROADCAST[kind])), env, depth))]
-    return join(f"({op} {{}} {{}})", *(parts[::-1] if draw(st.booleans()) else parts))
+    # both ways round: what takes one for the other is found out
+    both = f"(+ ({op} {{0}} {{1}}) (* 2.0 ({op} {{1}} {{0}})))"
+    template = both if draw(st.integers(0, 5)) == 0 else f"({op} {{}} {{}})"
+    return join(template, *(parts[::-1] if draw(st.booleans()) else parts))
 
 
 @st.composite
@@ -161,7 +165,7 @@ LOOSE = (
     "(quotient {} {})", "(mod {} {})", "(pow {} {})", "(cholesky {})", "(zeros [{}])", "(if {} {} 1.0)", "(str {})",
     "((grad (lambda (v) (sum (* v {})))) {})", "((value-and-grad (lambda (v) {})) {})", "(stop-gradient {})",
     "(tap-gradient {} (lambda (g) (diagnostic \"t\" (norm g))))", "(dropout {} 0.5)", "(normal (shape {}))",
-    "(bf16 {})",
+    "(bf16 {})", "(logical-not {})", "(+ {} (> x 0.0))",
     "(diagnostic \"d\" {} :below 3.0)", "(frozen {})", "(fold (z {}) (i (range 2)) (+ z {}))", "(map neg [{}])",
     "(metric \"m.sum\" {} :k {})", "(guard (str \"g\" {}) {})", "(next \"s\" {})", "(gather x {} :axis 1)", "[{} {}]",
 )  # fmt: skip
@@ -243,7 +247,7 @@ TEXT = """(data d (npz "d.npz"))
 (define (watched v) {watching})
 (optimizer still (p g) (update p))
 (objective (batch)
-  (let ((x (:x batch)) (y (:y batch)) (w (param "w" [] :init ones-init)))
+  (let ((w (param "w" [] :init ones-init)) (x (* w (:x batch))) (y (* w (:y batch))))
     {reports}
     (+ (* 0.0 w) {loss})))
 (run r :data d :shuffle off :steps {steps} :batch {batch} :microbatches {microbatches}

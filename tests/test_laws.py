@@ -111,18 +111,34 @@ def held(made: Runner, steps: int = 0) -> dict[str, bytes]:
     return {name: x.tobytes() for name, x in made.state.to_host(made.backend).items()}
 
 
-@settings(FEW, max_examples=60)
-@given(case=cases())
-def test_guards_change_no_number_of_the_program(folder: Path, case: Case) -> None:
-    def begun(reports: bool) -> Runner:
-        text = case.text(reports=reports, optimizer="(momentum :lr 0.5)")
-        return runner_of(folder, text, x=case.x, y=case.y)
+def gradients(made: Runner, steps: int) -> list[bytes]:
+    """The bytes of the gradients of each step where the run has begun, whatever its verdict would be."""
+    with made.backend.computing():
+        return [made.backend.to_host(g).tobytes() for step in range(steps) for g in made.gradients(step + 1)[0]]
 
-    guarded = begun(True)
-    found = taken(guarded)
-    # a step that fails changes nothing
-    assert guarded.step == found[-1].step - (found[-1].failure is not None)
-    assert held(guarded) == held(begun(False), guarded.step)
+
+def test_guards_change_no_number_of_the_program(folder: Path) -> None:
+    moved, went_on = [0], [0]
+
+    @settings(FEW, max_examples=80)
+    @given(case=cases())
+    def law(case: Case) -> None:
+        def begun(reports: bool) -> Runner:
+            text = case.text(reports=reports, optimizer="(momentum :lr 0.5)")
+            return runner_of(folder, text, x=case.x, y=case.y)
+
+        guarded, bare = begun(True), begun(False)
+        found = gradients(guarded, case.steps)
+        assert found == gradients(bare, case.steps)
+        moved[0] += any([any(g) for g in found])
+        # a step that fails changes nothing
+        last = taken(guarded)[-1]
+        assert guarded.step == last.step - (last.failure is not None)
+        assert held(guarded) == held(bare, guarded.step)
+        went_on[0] += guarded.step > 0
+
+    law()
+    assert min(moved[0], went_on[0]) >= 10, (moved, went_on)
 
 
 # Totals are sums over any cut
@@ -216,4 +232,4 @@ def test_what_check_accepts_raises_verdicts_only(folder: Path) -> None:
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
 
     law()
-    assert min([outcomes[o] for o in ("done", "E-GUARD-001", "EVAL", "SHAPE", "DTYPE", "CONTRACT")]) >= 5, outcomes
+    assert min([outcomes[o] for o in ("done", "E-GUARD-001", "EVAL", "SHAPE", "DTYPE", "CONTRACT")]) >= 3, outcomes
