@@ -134,13 +134,10 @@ class BaseEmitter:
         """`x` rounded to the bf16 grid, in f32; what is not a real is left as it is."""
         if isinstance(x, float):
             return host.evaluate(PRIMITIVES["round-bf16"], [x])
-        if not isinstance(x, Value) or not x.type.is_float or self.is_rounded(x):
+        if not isinstance(x, Value) or not x.type.is_float:
             return x
+        # also where the value is on the grid already: its gradient by this use is rounded, and the plan drops the rest
         return self.emit(PRIMITIVES["round-bf16"], (self.cast(x, "f32"),), {}, ArrayType("f32", x.shape))
-
-    def is_rounded(self, x: Value) -> bool:
-        """Whether `x` is known to be on the bf16 grid already."""
-        return False
 
 
 def _each(out: Any, f: Any) -> Any:

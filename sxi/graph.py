@@ -185,9 +185,6 @@ class Graph(BaseEmitter):
             found = self._adopted[id(x)] = (x, self.constant(data, x.dtype))
         return found[1]
 
-    def is_rounded(self, x: Value) -> bool:
-        return isinstance(x, Op) and x.primitive is not None and x.primitive.name == "round-bf16"
-
     def emit_zeros(self, like: Op) -> Op:
         """Zeros of the type of `like`."""
         return PRIMITIVES["zeros-like"](like)  # type: ignore[no-any-return]  # a graph's results are ops

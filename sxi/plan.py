@@ -101,14 +101,30 @@ def _common(ops: Sequence[Op]) -> dict[int, Op]:
     """For each op the first one that computes the same; a draw only ever itself."""
     same: dict[int, Op] = {}
     first: dict[Any, Op] = {}
+    on_grid: set[int] = set()
     for op in ops:
+        if op.name == "round-bf16" and same[op.operands[0].index].index in on_grid:
+            same[op.index] = same[op.operands[0].index]
+            continue
         if op.primitive is None or op.primitive.draws:
             key: Any = _source_key(op)
         else:
             operands = tuple([("op", same[x.index].index) if isinstance(x, Op) else _literal(x) for x in op.operands])
             key = (op.primitive.name, operands, _static_key(op.static), op.type)
         same[op.index] = first.setdefault(key, op)
+        if _is_on_grid(op, on_grid, same):
+            on_grid.add(same[op.index].index)
     return same
+
+
+def _is_on_grid(op: Op, on_grid: set[int], same: dict[int, Op]) -> bool:
+    """Whether all elements are surely bf16's: rounding them again changes nothing."""
+    if op.primitive is None or op.dtype != "f32":
+        return False
+    if op.name == "round-bf16":
+        return True
+    known = [isinstance(x, Op) and (not x.type.is_float or same[x.index].index in on_grid) for x in op.operands]
+    return op.primitive.moves and all(known)
 
 
 def _source_key(op: Op) -> Any:

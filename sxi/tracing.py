@@ -73,6 +73,7 @@ class UpdateGraph:
     states:  (param, state name) -> type
     groups:  parameter -> its group
     totals:  what `total` has summed over all parameters, so that it is walked once
+    numbers: (group, where a total stands) -> parameter -> the host numbers that each of its walks read
     """
 
     graph: Graph
@@ -82,6 +83,7 @@ class UpdateGraph:
     states: dict[tuple[str, str], ArrayType] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     totals: dict[Any, Any] = field(default_factory=dict)
+    numbers: dict[tuple[str, Span], dict[str, set[Any]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -390,17 +392,31 @@ class _UpdateWalk:
             swapped = dict(zip([id(x) for x in own], self._operands(name), strict=True))
             self._look_at(name)
             start = len(graph.ops)
-            value = node(self.frame, [swapped.get(id(x), x) for x in env])
+            seen = _Watched([swapped.get(id(x), x) for x in env])
+            value = node(self.frame, seen)
             if not (is_number(value) or (isinstance(value, Value) and value.shape == () and value.type.is_numeric)):
                 raise codes.WRONG_KIND.at(
                     span, what="what total sums", given=kind_of(value), wanted="a numeric scalar",
                     help="reduce it: (total (sum …))" if isinstance(value, Value) else "",
                 )  # fmt: skip
             self._check_reads(value, start, span)
+            self._check_numbers(at, [env[i] for i in sorted(seen.read)], span)
             sum_ = value if sum_ is None else graph.apply(PRIMITIVES["+"], [sum_, value], {})
         self._look_at(at)
         self.frame.totals[key] = sum_
         return sum_
+
+    def _check_numbers(self, at: str, read: list[Any], span: Span) -> None:
+        """Refuse a total that reads a number which is another for another parameter of the group, as its size is."""
+        asked = self.made.numbers.setdefault((self.made.groups[at].name, span), {})
+        own = asked.setdefault(at, set())
+        own.add(tuple([repr(x) for x in read if is_number(x)]))
+        first = next(iter(asked.values()))
+        if not own <= first:
+            raise codes.WRONG_KIND.at(
+                span, what="what total reads", given="a number that differs from parameter to parameter",
+                wanted="p, g, keywords and (step)", help="compute it in the total, of p and g",
+            )  # fmt: skip
 
     def _look_at(self, name: str) -> None:
         self.frame.param_name, self.frame.group = name, self.made.groups[name].name
@@ -447,6 +463,18 @@ class _UpdateWalk:
                     seen.add(x.index)
                     open_.append(x)
         return False
+
+
+class _Watched(list[Any]):
+    """An environment that knows which of its slots were read."""
+
+    def __init__(self, values: list[Any]) -> None:
+        super().__init__(values)
+        self.read: set[int] = set()
+
+    def __getitem__(self, at: Any) -> Any:
+        self.read.add(at % len(self))  # what is captured stands at the end, and is read from there
+        return super().__getitem__(at)
 
 
 def _text_of(op: Op) -> str:

@@ -406,6 +406,21 @@ def test_a_gradient_in_a_region_is_of_what_the_region_rounds(program: Program) -
     assert held(done)["param/w"] == [0.75, 0.75]
 
 
+def test_the_gradient_by_each_use_in_a_region_is_rounded_before_they_are_added(program: Program) -> None:
+    # 1.1328125 * 1.40625 = 1.5930… is 1.59375 in bf16, and 1.203125 * 1.265625 = 1.5227… is 1.5234375; their sum
+    # 3.1171875 lies between two bf16s and goes to the even one, as in PyTorch.  Rounded once it would be 3.109375.
+    forked = "(+ (* (* u 1.1328125) 1.40625) (* (* u 1.203125) 1.265625))"
+    # where the value comes from without the region, the sum of its rounded gradients is f32's own
+    done = program.run(f"""{ONES}
+    (define (within x) (bf16 (let ((u (* x 1.0))) {forked})))
+    (define (without u) (bf16 {forked}))
+    (objective (batch)
+      (metric "within" ((grad within) 1.0)) (metric "without" ((grad without) 1.0))
+      (metric "moved" ((grad (lambda (x) (sum (within (reshape (* x (ones [1])) [1 1]))))) 1.0)) {scalar()})
+    {run_of(":steps 1")}""")
+    assert [done.values(name) for name in ("within", "without", "moved")] == [[3.125], [3.1171875], [3.125]]
+
+
 # Batches of a pass that are not alike
 
 LONE = "(= (dim (:x batch) 0) 1)"

@@ -127,6 +127,16 @@ def test_part_is_the_rows_of_a_split_and_a_name_alone_all_rows(program: Program)
     assert done.values("rows") == [7.0]
 
 
+def test_a_part_of_a_text_knows_the_vocabulary_of_the_whole(program: Program) -> None:
+    (program.path / "t.txt").write_text("hello world, hello", encoding="utf-8")
+    done = program.run(f"""(data d (text "t.txt") :split {{:train 0.5 :held 0.5}}) {ONES}
+    (objective (batch)
+      (metric "known" (:vocabulary (part d :train))) (metric "rows" (size (:tokens (part d :train)))) {scalar()})
+    {run_of(":steps 1")}""")
+    # h e l o w r d, the blank and the comma; half of 18
+    assert (done.values("known"), done.values("rows")) == ([9.0], [9.0])
+
+
 def test_a_batch_has_every_column_with_its_type(program: Program) -> None:
     done = program.run(
         f"""{DATA}
@@ -390,6 +400,35 @@ def test_the_name_of_a_state_cannot_be_taken_for_part_of_a_parameters(program: P
     {run_of(":steps 1 :batch 1", optimizer="own")}""")
     )
     assert (found["code"], found["help"]) == ("E-EVAL-002", "name it x-y")
+
+
+def test_a_tap_looks_at_an_array(program: Program) -> None:
+    tapped = '(tap-gradient {:x (:x batch)} (lambda (g) (diagnostic "g" (norm g))))'
+    refused = only(program.refused(f"{ONES} (objective (batch) (begin {tapped} {scalar()})) {run_of(':steps 1')}"))
+    assert (refused["code"], refused["help"]) == ("E-EVAL-005", "tap each of its arrays")
+
+
+@pytest.mark.parametrize(
+    ("total", "code"),
+    [
+        ("(total (/ (sum g) n))", "E-EVAL-005"),
+        ("(total (map-sum (lambda (x) (/ x n)) g))", "E-EVAL-005"),
+        ("(total (/ (sum g) same))", None),
+        ("(total (let ((n 2.0)) (/ (sum g) n)))", None),
+        ("(total (/ (sum g) (size p)))", None),
+        ("(fold (s 0.0) (i (range n)) (+ s (total (* i (sum g)))))", "E-EVAL-005"),
+        ("(fold (s 0.0) (i (range 3)) (+ s (total (* i (sum g)))))", None),
+    ],
+)
+def test_a_total_reads_no_number_of_one_parameter(program: Program, total: str, code: str | None) -> None:
+    text = f"""{ONES} (define (map-sum f x) (f (sum x)))
+    (optimizer own (p g) (let ((n (size p)) (same (* 2.0 1.5))) (metric "t" {total}) (update (- p g))))
+    (objective (batch) (+ (sum (param "a" [2] :init ones-init)) (sum (param "b" [3] :init ones-init))))
+    {run_of(":steps 1", optimizer="(own)")}"""
+    if code is None:
+        assert program.run(text).status == 0
+    else:
+        assert only(program.refused(text))["code"] == code
 
 
 def test_a_total_may_hold_another_and_what_was_computed_of_one(program: Program) -> None:

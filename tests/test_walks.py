@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sxi import eval as walker
+from sxi.arraytype import ArrayType
 from sxi.backends import open_backend
+from sxi.graph import Graph
+from sxi.plan import plan
+from sxi.primitives import PRIMITIVES
 from sxi.program import load_source
 from sxi.reader import load
 from sxi.run import Runner
@@ -56,3 +61,18 @@ def test_a_step_never_enters_the_walker(name: str, monkeypatch: pytest.MonkeyPat
     reports = list(runner.reports())  # sampled steps and a pass are among them
     assert reports[-1].step == 51
     assert all(report.failure is None for report in reports)
+
+
+def test_what_is_on_the_grid_of_bf16_is_not_rounded_again() -> None:
+    graph = Graph("test")
+    x = graph.input("input", "x", ArrayType("f32", (2, 3)))
+    graph.rounding = True
+    apply = functools.partial(graph.apply, static={})
+    y = apply(PRIMITIVES["*"], [x, x])
+    moved = apply(PRIMITIVES["stop-gradient"], [y])
+    out = apply(PRIMITIVES["+"], [apply(PRIMITIVES["maximum"], [moved, y]), x])
+    rounds = [i.op for i in plan(graph, [out], open_backend("cpu")).instructions if i.op.name == "round-bf16"]
+    # x, the product and the sum; what is moved or chosen of these is on the grid
+    assert [op.operands[0].name for op in rounds] == ["input", "*", "+"]
+    recorded = [op for op in graph.ops if op.name == "round-bf16"]
+    assert len(recorded) > len(rounds), "each use has a rounding of its own, for its gradient"

@@ -172,7 +172,8 @@ def part(frame: Any, args: list[Any], keywords: dict[str, Any], span: Span) -> A
         )
     rows = record.splits[name]
     emitter = next(iter(record.values())).emitter
-    return {
+    arrays = {
         n: EagerArray(ArrayType(c.type.dtype, (len(rows), *c.type.shape[1:])), emitter, c.rows(rows))
         for n, c in record.columns.items()
     }
+    return {**record, **arrays}  # what is no array, a text's vocabulary, is that of the whole

@@ -282,6 +282,11 @@ def tap_gradient(form: Group, scope: Scope) -> Node:
             raise codes.WRONG_KIND.at(
                 lambda_form.span, what="what a tap gives its gradient to", given=kind_of(function), wanted="a function"
             )
+        if not isinstance(value, Value | int | float):
+            raise codes.WRONG_KIND.at(
+                x_form.span, what="what a tap looks at", given=kind_of(value), wanted="an array",
+                help="tap each of its arrays",
+            )  # fmt: skip
         if not isinstance(value, Value) or getattr(frame, "recording", None) is None:
             return value
         taps = frame.recording.taps
