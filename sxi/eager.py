@@ -124,6 +124,12 @@ class Eager(Frame):
         )
         raise AssertionError("the rule refuses")
 
+    def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
+        contracts.parameters_are_made_by_the_model(
+            site.span, form="state", context=self.context or "top level of a file"
+        )
+        raise AssertionError("the rule refuses")
+
     def differentiate(
         self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any
     ) -> Any:
@@ -133,17 +139,14 @@ class Eager(Frame):
             for x in self.leaves(args[0] if args else None, span)
         ]
         graph = Graph("prompt")
-        recording = Recording()
-        frame = Trace(
-            graph, self.globals, self.context, self.place, Registry(), recording, selected=["*"], sampled=True
-        )  # fmt: skip
-        frame.call, frame.training, graph.rounding = self.chain(), self.training, self.emitter.rounding
+        frame = _Differentiated(graph, self)
         inputs = [graph.input("input", str(i), x.type) for i, x in enumerate(leaves)]
         first = rebuilt(args[0], iter(inputs)) if not is_number(args[0]) else inputs[0]
         out = frame.differentiate(f, [first, *args[1:]], keywords, span, number, call)
         found: list[Value] = []
         gathered(out, found)
         given = {op.index: x for op, x in zip(inputs, leaves, strict=True)}
+        recording = frame.recording
         counts = [count for _, count in recording.tallies]
         series = [(s, x) for s in recording.series.all() for x in s.values]
         wanted = [*found, *counts, *[x for _, x in series]]
@@ -169,6 +172,27 @@ class Eager(Frame):
             operands = tuple([values[x.index] if isinstance(x, Op) else x for x in op.operands])
             values[op.index] = self.emitter.emit(op.primitive, operands, op.static, op.type)
         return values
+
+
+class _Differentiated(Trace):
+    """The walk of a gradient's function where arrays are computed: recorded, and all else is as it is around it."""
+
+    def __init__(self, graph: Graph, around: Eager) -> None:
+        super().__init__(
+            graph, around.globals, around.context, around.place, Registry(), Recording(), selected=["*"], sampled=True
+        )
+        self.around = around
+        self.call, self.training, graph.rounding = around.chain(), around.training, around.emitter.rounding
+        self.stage_steps, self.history = around.stage_steps, around.history
+
+    def step(self) -> Any:
+        return self.around.step()
+
+    def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
+        return self.around.param(name, type, init, site)
+
+    def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
+        return self.around.state(name, type, init, site)
 
 
 def _done(x: Any, done: dict[int, Any]) -> Any:

@@ -56,7 +56,9 @@ def check_run(
     options:  what the command line gives in place of the run's options, `steps` and `seed`
     """
     base = loaded.evaluate(host, settings)
-    return check_stages(loaded, base, host, settings or {}, options or {}, at_once)
+    stages = check_stages(loaded, base, host, settings or {}, options or {}, at_once)
+    check_first_test(stages[0], host)
+    return stages
 
 
 def check_stages(

@@ -25,6 +25,12 @@ FIRST = int(os.environ.get("SXI_FUZZ_FROM", "0"))
 PARTS = 20
 # Beyond what the process has: more than a text of small arrays needs, less than a machine would miss.
 MEMORY = 4 << 30
+STAGES = (
+    "(generator points (n) {{:x (normal [n 3])}})\n"
+    '(objective (batch) (metric "loss" (sum (square (param "w" [3] :init ones-init)))))\n'
+    '(curriculum (stage "a" :until {}) (stage "b"))\n'
+    "(run r :data points :steps 2 :batch 4 :optimizer (sgd :lr 0.1))"
+)
 
 # What the fuzzing found once, made small, and the code that it must give (None: it is run).
 RUN = "(generator points (n) {{:x (normal [n 3])}})\n(objective (batch) {})\n(run r :data points :steps 2 :batch 4 {})"
@@ -66,6 +72,14 @@ FOUND = [
     ('((grad (lambda (y) (print "a"))) 1.0)', "E-CONTRACT-015"),
     # a stage's setting without a run
     ('(setting rate 0.1) (curriculum (stage "a" :set {:rat 0.2}))', "E-EVAL-016"),
+    # what is around a gradient's function is around what it holds: the step, a stage's steps, no parameter
+    ("((grad (lambda (y) (* y (step)))) 1.0)", "E-EVAL-023"),
+    ("((grad (lambda (y) (* y (param \"w\")))) 1.0)", "E-CONTRACT-011"),
+    (STAGES.format("(> ((grad (lambda (y) (* y y))) (stage-step)) 3)"), "E-CONTRACT-009"),
+    (STAGES.format("((grad (lambda (y) (stage-step))) (stage-step))"), "E-CONTRACT-009"),
+    (STAGES.format("(state \"s\" [] :init zeros-init)"), "E-CONTRACT-011"),
+    # a first test that cannot be computed: neither checked nor run
+    (STAGES.format("(and (reported \"loss\") (< <= 2.0))"), "E-EVAL-014"),
     # a guard, thousands of calls deep: looking at the calls that lead to each took minutes
     (
         '(define (deeper x) (begin (guard "g" (count-where (> x 0.0))) (deeper (+ x 1.0))))\n'

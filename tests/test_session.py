@@ -228,6 +228,11 @@ def test_a_guard_in_the_function_of_a_gradient_refuses_the_input(session: Sessio
     assert codes_in(session.respond("x")) == ["E-EVAL-001"]
 
 
+def test_the_function_of_a_gradient_knows_the_step_of_the_session(session: Session) -> None:
+    session.respond("1")
+    assert session.respond("((grad (lambda (y) (* y (step)))) 1.0)") == ["f32[] cpu 2.0"]
+
+
 def test_the_function_of_a_gradient_prints_nothing(session: Session) -> None:
     assert codes_in(session.respond("((grad (lambda (y) (print y) (* y y))) 2.0)")) == ["E-CONTRACT-015"]
 
