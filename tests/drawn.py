@@ -48,7 +48,7 @@ def plain(text: str) -> Pair:
 def metadata(draw: Draw, env: Env) -> str:
     values = [
         *[f":k {v}" for v in ("0", "1", "1.0", "true", '"s"', ":s")],
-        *[f":i {v}" for v in env[HOST]],
+        *[f":i {v}" for v in env[HOST]] * 8,  # a loop's turn, where there is one
         ":layer -2",
     ]
     chosen = draw(st.lists(st.sampled_from(values), max_size=2, unique_by=lambda pair: pair.split()[0]))
@@ -203,7 +203,9 @@ def folded(draw: Draw, kind: str, env: Env, depth: int) -> Pair:
     inner = with_name(with_name(env, kind, f"a{at}"), HOST, f"i{at}")
     first, body = draw(expression(kind, env, depth)), draw(expression(kind, inner, depth))
     turns = draw(st.sampled_from(["(range 2)", "(range 1 4)", "(range 0)", "[2 -1]"]))
-    return join(f"(fold (a{at} {{}}) (i{at} {turns}) {{}})", first, body)
+    dropped = draw(st.lists(report(inner, min(depth - 1, 1)), max_size=1))
+    form = f"(fold (a{at} {{}}) (i{at} {turns}) {{}}{{}})"
+    return join(form, first, ("".join([text + " " for text, _ in dropped]), ""), body)
 
 
 @st.composite

@@ -232,4 +232,5 @@ def test_what_check_accepts_raises_verdicts_only(folder: Path) -> None:
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
 
     law()
-    assert min([outcomes[o] for o in ("done", "E-GUARD-001", "EVAL", "SHAPE", "DTYPE", "CONTRACT")]) >= 3, outcomes
+    assert min([outcomes.get(o, 0) for o in ("done", "E-GUARD-001")]) >= 20, outcomes
+    assert {"EVAL", "SHAPE", "DTYPE", "CONTRACT"} <= outcomes.keys(), outcomes
