@@ -247,6 +247,10 @@ REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]], int, str, str]] = {
         "<made> <objective> <run :epochs 1>",
         {}, 4, "E-CONTRACT-025", "made is a generator ¶ use :steps",
     ),
+    "steps and epochs": (
+        "<data> <objective> <run-d :steps 3 :epochs 1 :batch 2>",
+        {"x": (4,)}, 4, "E-CONTRACT-025", "a run has :steps or :epochs, not both ¶ leave one out",
+    ),
     "a pass over what has no end": (
         "<made> <objective> (evaluate look (batch) 0) <run :steps 1 :evaluate [(look :data made)]>",
         {}, 4, "E-CONTRACT-025", "has no :examples ¶ :examples 1000",
@@ -358,25 +362,35 @@ def test_a_fold_of_a_million_turns_over_host_values_is_free(program: Program) ->
 # What the curriculum does between steps
 
 
-@pytest.mark.parametrize(
-    ("until", "code", "said", "step"),
-    [
-        ('(< (reported "held") 0.5)', "E-EVAL-014", "not nil", 1),
-        ('(= (nth (reported "loss" :all true) 2) 7.0)', "E-EVAL-012", "none at 2", 1),
-        ("(> (/ 1 (quotient 1 (- 2 (step)))) 5)", "E-EVAL-010", "divided by zero", 2),
-        ("(> (zeros [2]) 0.0)", "E-CONTRACT-009", "never reads an array's numbers", 1),
-    ],
-)
-def test_a_curriculum_that_cannot_be_computed_ends_the_run_behind_what_was_reported(
-    program: Program, until: str, code: str, said: str, step: int
-) -> None:
-    done = program.run(f"""{GENERATOR} (objective (batch) (metric "loss" {W}))
+def curriculum_of(until: str) -> str:
+    """A program of five steps whose one stage ends as `until` says, with a pass every three."""
+    return f"""{GENERATOR} (objective (batch) (metric "loss" {W}))
     (evaluate look (batch) (metric "held" 1.0))
     (curriculum (stage "a" :until {until}))
-    {run_of(":steps 5 :evaluate [(look :data made :examples 1 :every 3)]")}""")
-    assert done.status == 4
-    assert done.err.startswith(f"{code}:") or done.message.startswith(f"{code}:")
+    {run_of(":steps 5 :evaluate [(look :data made :examples 1 :every 3)]")}"""
+
+
+@pytest.mark.parametrize(
+    ("until", "code", "said"),
+    [
+        ('(< (reported "held") 0.5)', "E-EVAL-014", "not nil"),
+        ('(= (nth (reported "loss" :all true) 2) 7.0)', "E-EVAL-012", "none at 2"),
+        ("(> (zeros [2]) 0.0)", "E-CONTRACT-009", "never reads an array's numbers"),
+    ],
+)
+def test_a_curriculum_that_cannot_be_computed_after_step_1_is_refused(
+    program: Program, until: str, code: str, said: str
+) -> None:
+    done = program.run(curriculum_of(until))
+    assert (done.status, done.folder.exists()) == (4, False)
+    assert done.err.startswith(f"{code}:")
     assert said in " ".join(done.err.split())
-    assert done.points("loss") == [(s, 2.0 - s) for s in range(1, step + 1)]
+
+
+def test_a_curriculum_that_cannot_be_computed_later_ends_the_run_behind_what_was_reported(program: Program) -> None:
+    done = program.run(curriculum_of("(> (/ 1 (quotient 1 (- 2 (step)))) 5)"))
+    assert done.status == 4
+    assert "divided by zero" in " ".join(done.err.split())
+    assert done.points("loss") == [(1, 1.0), (2, 0.0)]
     assert done.state["state"] == "failed"
-    assert done.texts[-1].startswith(f"failed: {code}:")
+    assert done.texts[-1].startswith("failed: E-EVAL-010:")
