@@ -80,6 +80,9 @@ FOUND = [
     (STAGES.format("(state \"s\" [] :init zeros-init)"), "E-CONTRACT-011"),
     # a first test that cannot be computed: neither checked nor run
     (STAGES.format("(and (reported \"loss\") (< <= 2.0))"), "E-EVAL-014"),
+    # a text of documentation that is to be computed
+    ('(setting rate 2.0 :doc (str "a" "b"))', "E-EVAL-002"),
+    ("(setting rate 2.0 :doc rate)", "E-EVAL-002"),
     # a guard, thousands of calls deep: looking at the calls that lead to each took minutes
     (
         '(define (deeper x) (begin (guard "g" (count-where (> x 0.0))) (deeper (+ x 1.0))))\n'

@@ -12,12 +12,12 @@ from typing import Any
 
 from sxi import codes
 from sxi.calls import unknown_keyword
-from sxi.eval import FORMS, USAGE, bindable, resolve
+from sxi.eval import FORMS, USAGE, bindable, malformed, resolve
 from sxi.forms.core import definition_value, keyword_pairs, operands
 from sxi.forms.graph import refuse_declaration
 from sxi.names import Scope
 from sxi.primitives.host import real
-from sxi.reader import Form, Group, Symbol
+from sxi.reader import Form, Group, Symbol, Text
 from sxi.show import printed
 from sxi.source import Span
 from sxi.values import (
@@ -174,13 +174,15 @@ def setting(form: Group, scope: Scope) -> tuple[str | None, Step]:
     for key, f in keyword_pairs(rest, form):
         if key.name != "doc":
             raise unknown_keyword(key.span, "setting", key.name, ("doc",), USAGE["setting"])
-        doc = resolve(f, scope)(None, [])
+        if not isinstance(f, Text):
+            malformed(f, "setting", ":doc is a text, written out")
+        doc = f.value
 
     def step(world: World) -> Any:
         found = value(world.frame, [None] * scope.size)
         if not is_static(found):
             raise codes.WRONG_SETTING.at(e.span, name=name, what=f"it is {kind_of(found)}, and a setting is a constant")
-        world.declared.settings[name] = Setting(name, found, form.span, str(doc))
+        world.declared.settings[name] = Setting(name, found, form.span, doc)
         if name in world.overrides:
             return overridden(name, found, world.overrides[name], form.span)
         return found
