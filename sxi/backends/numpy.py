@@ -5,6 +5,7 @@ No method here warns, so only what computes with `xp` stands in `computing`.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import isfinite, isnan
@@ -18,10 +19,21 @@ from sxi.primitives.declare import Primitive
 
 # Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
 _F32_LIMIT = 2.0**128 - 2.0**103
-# Just under glibc's largest limit of 32 MiB for a block that is mapped by itself.
-_LARGEST_MAPPED = 32 * 2**20 - 2**16
+# glibc's names for when it gives memory back to the system: what is free at the end, and blocks mapped by themselves.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 # Elements of an exact count at a time, so that its temporaries stay in the second-level cache.
 _BLOCK = 65536
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep the arrays of one step for the next: otherwise half of a step goes to page faults."""
+    try:
+        tune = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library than glibc
+        return
+    tune(_M_TRIM_THRESHOLD, 2**31 - 1)
+    if not tune(_M_MMAP_THRESHOLD, 2**30):
+        tune(_M_MMAP_THRESHOLD, 2**25)  # the most that older releases take
 
 
 class NumpyBackend:
@@ -31,9 +43,7 @@ class NumpyBackend:
     xp: Any = np
 
     def __init__(self) -> None:
-        # Freeing a mapped block this large raises glibc's limit above which every array is mapped anew: without it a
-        # step of arrays of some hundred kilobytes spends half its time on page faults.
-        np.empty(_LARGEST_MAPPED, np.uint8)
+        _keep_freed_memory()
 
     def asarray(self, host: HostArray) -> Array:
         return np.array(host, order="C")
