@@ -251,6 +251,22 @@ REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]], int, str, str]] = {
         "<data> <objective> <run-d :steps 3 :epochs 1 :batch 2>",
         {"x": (4,)}, 4, "E-CONTRACT-025", "a run has :steps or :epochs, not both ¶ leave one out",
     ),
+    "a first value that is an array for a scalar": (
+        '(initializer bad (shape) (ones [1])) <made> (objective (batch) (param "w" [] :init bad)) <run :steps 1>',
+        {}, 4, "E-CONTRACT-012", "parameter w is f32[], and its first value is f32[1] ¶ help: make it f32[]",
+    ),
+    "a first value that is a number for an array": (
+        '(initializer bad (shape) 1.0) <made> (objective (batch) (sum (param "w" [3] :init bad))) <run :steps 1>',
+        {}, 4, "E-CONTRACT-012", "parameter w is f32[3], and its first value is the number 1.0 ¶ help: make it f32[3]",
+    ),
+    "a first value that is of another shape": (
+        '(initializer bad (shape) (eye 3)) <made> (objective (batch) (sum (param "w" [3] :init bad))) <run :steps 1>',
+        {}, 4, "E-CONTRACT-012", "parameter w is f32[3], and its first value is f32[3 3] ¶ help: make it f32[3]",
+    ),
+    "a first value that is no number": (
+        '(initializer bad (shape) (nan? 0.0)) <made> (objective (batch) (sum (param "w" [3] :init bad))) <run :steps 1>',
+        {}, 4, "E-CONTRACT-012", "parameter w is f32[3], and its first value is false ¶ help: make it f32[3]",
+    ),
     "a pass over what has no end": (
         "<made> <objective> (evaluate look (batch) 0) <run :steps 1 :evaluate [(look :data made)]>",
         {}, 4, "E-CONTRACT-025", "has no :examples ¶ :examples 1000",

@@ -433,6 +433,9 @@ def test_reductions_against_python() -> None:
     assert give("argmax", x) == 3
     assert give("sum", x, axis=()).tolist() == rows
     assert give("norm", x, axis=[]).tolist() == np.abs(x).tolist()
+    for name in ("norm", "std", "var"):  # a root of nothing is nothing
+        assert give(name, f32(0.0, 0.0)) == 0.0
+    assert give("std", np.full((2, 3), 5.0, np.float32), axis=1).tolist() == [0.0, 0.0]
 
 
 def test_reductions_of_nothing() -> None:
