@@ -263,9 +263,9 @@ REFUSED: dict[str, tuple[str, dict[str, tuple[int, ...]], int, str, str]] = {
         '(initializer bad (shape) (eye 3)) <made> (objective (batch) (sum (param "w" [3] :init bad))) <run :steps 1>',
         {}, 4, "E-CONTRACT-012", "parameter w is f32[3], and its first value is f32[3 3] ¶ help: make it f32[3]",
     ),
-    "a first value that is no number": (
-        '(initializer bad (shape) (nan? 0.0)) <made> (objective (batch) (sum (param "w" [3] :init bad))) <run :steps 1>',
-        {}, 4, "E-CONTRACT-012", "parameter w is f32[3], and its first value is false ¶ help: make it f32[3]",
+    "a first value that is none": (
+        '(initializer bad (shape) nil) <made> (objective (batch) (sum (param "w" [3] :init bad))) <run :steps 1>',
+        {}, 4, "E-CONTRACT-012", "parameter w is f32[3], and its first value is nil ¶ help: make it f32[3]",
     ),
     "a pass over what has no end": (
         "<made> <objective> (evaluate look (batch) 0) <run :steps 1 :evaluate [(look :data made)]>",
