@@ -20,7 +20,7 @@ from sxi.eval import MOST_CALLS
 from sxi.program import Failure, Loaded, load_source
 from sxi.reader import load
 from sxi.source import Source
-from sxi.stages import check_first_test, check_stage_settings, check_stages
+from sxi.stages import check_stage_settings, check_stages, check_tests
 from sxi.tracing import Tracer
 
 MOST_ERRORS = 20
@@ -98,7 +98,7 @@ def _check_loaded(loaded: Loaded, settings: dict[str, Any] | None, findings: _Fi
         else:
             stages = check_stages(loaded, program, host, settings or {}, {}, walks.attempt)
             if stages and not walks.errors:
-                walks.attempt(check_first_test, stages[0], host)
+                walks.attempt(check_tests, stages, host)
         findings.errors += walks.causes()
 
 

@@ -57,7 +57,7 @@ def check_run(
     """
     base = loaded.evaluate(host, settings)
     stages = check_stages(loaded, base, host, settings or {}, options or {}, at_once)
-    check_first_test(stages[0], host)
+    check_tests(stages, host)
     return stages
 
 
@@ -98,30 +98,41 @@ def check_stage_settings(base: Program, host: Any, attempt: Attempt) -> None:
         attempt(_named_settings, form, base, host, names)
 
 
-# What is tried for the values of the first step: signs, sizes and what is no number.
+# What is tried for the values of a step: signs, sizes and what is no number.
 _TRIED = (0.0, 0.1, 1.0, 2.5, 10.0, 100.0, -1.0, float("inf"), float("-inf"), float("nan"))
 
 
-def check_first_test(stage: CheckedStage, host: Any) -> None:
-    """Refuse a first stage whose `:until` cannot be computed after the first step, whatever is reported there.
+def check_tests(stages: list[CheckedStage], host: Any) -> None:
+    """Refuse a stage whose `:until` cannot be computed after its first step, whatever is reported.
 
-    What a pass reports that has not been taken then is nil.
+    After the first step of all, what a pass reports that has not been taken then is nil.
     """
-    errors = []
-    for value in _TRIED:
-        history = new_history(stage)
-        for (name, pass_name), series in _reported_by([stage]).items():
-            if pass_name is None or pass_name in _first_passes(stage):
-                for meta in series:
-                    history.add(name, pass_name, meta, value)
-        try:
-            stage.is_over(host, history, 1, 1)
-        except SxiError as error:
-            errors.append(error)
-        else:
-            return
-    errors[0].notes.append("it is computed after every step, and what has not been reported then is nil")
-    raise errors[0]
+    for number, stage in enumerate(stages, 1):
+        reported = _reported_by(stages)
+        if number == 1:
+            first = [None, *_first_passes(stage)]
+            reported = {key: series for key, series in _reported_by([stage]).items() if key[1] in first}
+        errors = [_error_of_test(stage, host, number, reported, value) for value in _TRIED]
+        if number > 1:
+            errors.append(_error_of_test(stage, host, number, {}, 0.0))
+        error = errors[0]
+        if error is not None and None not in errors:
+            if number == 1:
+                error.notes.append("it is computed after every step, and what has not been reported then is nil")
+            raise error
+
+
+def _error_of_test(stage: CheckedStage, host: Any, step: int, reported: Values, value: float) -> SxiError | None:
+    """What computing a stage's `:until` after its first step raises where all that is reported is `value`."""
+    history = new_history(stage)
+    for (name, pass_name), series in reported.items():
+        for meta in series:
+            history.add(name, pass_name, meta, value)
+    try:
+        stage.is_over(host, history, step, 1)
+    except SxiError as error:
+        return error
+    return None
 
 
 def _first_passes(stage: CheckedStage) -> list[str]:

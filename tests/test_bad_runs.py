@@ -378,11 +378,11 @@ def test_a_fold_of_a_million_turns_over_host_values_is_free(program: Program) ->
 # What the curriculum does between steps
 
 
-def curriculum_of(until: str) -> str:
-    """A program of five steps whose one stage ends as `until` says, with a pass every three."""
+def curriculum_of(until: str, *, before: str = "") -> str:
+    """A program of five steps whose last stage ends as `until` says, with a pass every three."""
     return f"""{GENERATOR} (objective (batch) (metric "loss" {W}))
     (evaluate look (batch) (metric "held" 1.0))
-    (curriculum (stage "a" :until {until}))
+    (curriculum {before} (stage "a" :until {until}))
     {run_of(":steps 5 :evaluate [(look :data made :examples 1 :every 3)]")}"""
 
 
@@ -401,6 +401,26 @@ def test_a_curriculum_that_cannot_be_computed_after_step_1_is_refused(
     assert (done.status, done.folder.exists()) == (4, False)
     assert done.err.startswith(f"{code}:")
     assert said in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("until", "code"),
+    [
+        ('(< "b" 0.5)', "E-EVAL-014"),
+        ('(< (reported "held") "a")', "E-EVAL-014"),
+        ('(< (reported "held") 0.5)', None),  # it may have been reported by then
+        ('(and (reported "held") (< (reported "held") 0.5))', None),
+        ("(nth [false true] (- (stage-step) 1))", None),
+    ],
+)
+def test_a_later_stages_test_is_refused_where_nothing_reported_makes_it_right(
+    program: Program, until: str, code: str | None
+) -> None:
+    text = curriculum_of(until, before='(stage "first" :until (> (step) 2))')
+    done = program.run(text)
+    assert done.status == (4 if code else 0), done.err
+    if code:
+        assert (done.err.split(":")[0], done.folder.exists()) == (code, False)
 
 
 def test_a_curriculum_that_cannot_be_computed_later_ends_the_run_behind_what_was_reported(program: Program) -> None:
