@@ -17,6 +17,7 @@ from sxi.eval import CONSTANTS, USAGE
 from sxi.job import INTERRUPTED, STOPPED, Job, summary_lines
 from sxi.program import Loaded, load_source
 from sxi.reader import Form, Group, Keyword, Number, Symbol, Text, load, read
+from sxi.render import indented
 from sxi.run import Runner
 from sxi.saved import evaluate as evaluate_saved
 from sxi.saved import program_of, show_failure
@@ -259,7 +260,8 @@ def explain(what: str, form: str, graph: str | None, sets: Sequence[str], out: T
         if told is None:
             error.help = error.help or near
             raise
-        text, fields = "\n".join(told), {"name": what, "usage": told[0], "doc": "\n".join(told[1:])}
+        lines = [part for line in told for part in indented(line, width)] if out.isatty() else told
+        text, fields = "\n".join(lines), {"name": what, "usage": told[0], "doc": "\n".join(told[1:])}
     if form == "json":
         _write_json(fields, out)
     else:

@@ -91,6 +91,12 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
+def indented(line: str, width: int) -> list[str]:
+    """`line` in lines of at most `width` columns that all begin as it does."""
+    lead = line[: len(line) - len(line.lstrip(" "))][: width // 2]
+    return [lead + part for part in wrapped(line[len(lead) :], width - len(lead))]
+
+
 def _fitting(text: str, width: int) -> int:
     """How many characters of `text`, at least one, fit into `width` columns."""
     used = 0

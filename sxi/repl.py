@@ -267,16 +267,14 @@ class Repl(Prompting):
 
     def fitted(self, session: Session, lines: list[str]) -> list[str]:
         """Lines no wider than the terminal, broken at spaces."""
-        from sxi.render import wrapped  # noqa: PLC0415  # behind the prompt
+        from sxi.render import indented  # noqa: PLC0415  # behind the prompt
 
         made = []
         for line in lines:
             # what has escapes is a frame, which fits; what is very long takes longer to break than to read
-            if len(line) <= session.screen.width // 2 or len(line) > _LONG or not line.isprintable():
-                made.append(line)
-                continue
-            lead = line[: len(line) - len(line.lstrip(" "))][: session.screen.width // 2]
-            made += [lead + part for part in wrapped(line[len(lead) :], session.screen.width - len(lead))]
+            is_short = len(line) <= session.screen.width // 2
+            fits = is_short or len(line) > _LONG or not line.isprintable()
+            made += [line] if fits else indented(line, session.screen.width)
         return made
 
     def hear(self) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sxi.errors import Label, SxiError
 from sxi.reader import read_all
-from sxi.render import as_json, colours_wanted, frame, github, one_line
+from sxi.render import as_json, colours_wanted, frame, github, indented, one_line
 from sxi.source import Source, Span
 from sxi.suggest import suggest
 
@@ -428,3 +428,16 @@ def test_near_is_a_third_of_the_length(word: str, other: str) -> None:
     distance = _distance(word, other)
     is_near = len(word) > 1 and 0 < distance <= max(1, len(word) // 3) and distance < max(len(word), len(other))
     assert suggest(word, [other]) == (other if is_near else None)
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "lines"),
+    [
+        ("  gives:  f32[*m n]", 40, ["  gives:  f32[*m n]"]),
+        ("  n:      the length of the last axis", 20, ["  n:      the length", "  of the last axis"]),
+        ("aaa bbb", 3, ["aaa", "bbb"]),
+        ("", 10, [""]),
+    ],
+)
+def test_the_lines_of_a_line_begin_as_it_does(line: str, width: int, lines: list[str]) -> None:
+    assert indented(line, width) == lines

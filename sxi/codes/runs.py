@@ -95,6 +95,7 @@ FOLDER_NOT_MADE = entry(
     "RUN-042",
     "the folder {path} cannot be made: {reason}",
     "A run writes its status, its stream and its checkpoints into a folder of its own, which must be possible.",
+    help="name another folder with --out",
 )
 NO_CHECKPOINT = entry(
     "RUN-043",
