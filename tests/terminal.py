@@ -11,7 +11,7 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyte
 
@@ -94,6 +94,13 @@ class Terminal:
         end = time.monotonic() + seconds
         while text not in self.shown():
             assert time.monotonic() < end, f"no {text!r} on:\n{self.shown()}"
+            self.read(0.05)
+
+    def wait_until(self, holds: Callable[[list[str]], bool], seconds: float = 20) -> None:
+        """Read until something holds of the lines of the screen."""
+        end = time.monotonic() + seconds
+        while not holds(self.lines()):
+            assert time.monotonic() < end, f"not so on:\n{self.shown()}"
             self.read(0.05)
 
     def shown(self) -> str:
