@@ -654,3 +654,35 @@ def test_memory_that_was_freed_is_used_again() -> None:
     first, *_, last = [step() for _ in range(4)]
     # 125 MB are 30,000 pages; the first step may have to ask for them
     assert last < 100, (first, last)
+
+
+def bits_of(x: Any) -> tuple[Any, ...]:
+    """The type, the shape and the bits of an array, a NaN being any NaN."""
+    x = np.asarray(x)
+    number = x.view(f"u{x.dtype.itemsize}") if x.size else x
+    return str(x.dtype), x.shape, np.where(np.isnan(x), 0, number).tolist(), np.isnan(x).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 9, 11, 15, 16, 17, 24, 31, 32, 33, 130])
+def test_a_sum_along_a_short_axis_has_the_bits_of_the_primitive(dtype: str, length: int) -> None:
+    take = open_backend("cpu").function(PRIMITIVES["sum"])
+    plain = PRIMITIVES["sum"].forward
+    assert plain is not None
+    rng = np.random.default_rng(length)
+    rows = 3000 // length
+    for shape, axis in (
+        ((rows, length), 1),
+        ((rows, length), 0),
+        ((40, rows // 4 + 2, length), 1),
+        ((5, length, 300), 1),
+    ):
+        x = (rng.normal(size=shape) * 10.0 ** rng.integers(-30, 30, shape)).astype(dtype)
+        special = rng.choice(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42], dtype), shape)
+        for given in (x, np.where(rng.random(shape) < 0.1, special, x), np.full(shape, -0.0, dtype), special):
+            for view in (given, given[::-1], np.asfortranarray(given)):
+                for keep in (False, True):
+                    for at in (axis, axis - given.ndim, (axis,)):
+                        with np.errstate(all="ignore"):
+                            found, wanted = (f(np, view, axis=at, keep=keep) for f in (take, plain))
+                        assert bits_of(found) == bits_of(wanted), (shape, at)

@@ -6,6 +6,8 @@ No method here warns, so only what computes with `xp` stands in `computing`.
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import isfinite, isnan
@@ -16,6 +18,7 @@ import numpy as np
 from sxi.backends import Array, HostArray, as_f64
 from sxi.primitives.compare import round_bf16
 from sxi.primitives.declare import Primitive
+from sxi.primitives.reduce import sum_
 
 # Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
 _F32_LIMIT = 2.0**128 - 2.0**103
@@ -98,6 +101,8 @@ class NumpyBackend:
             return self._count_rounded_once
         if primitive.name == "round-bf16":
             return _round_bf16
+        if primitive.name == "sum":
+            return _sum
         assert primitive.forward is not None
         return primitive.forward
 
@@ -134,6 +139,46 @@ def _round_bf16(xp: Any, x: Array) -> Array:
         np.add(t, given, out=t)
         np.bitwise_and(t, 0xFFFF0000, out=t)
     return out
+
+
+# An axis is short where NumPy spends more on beginning its loop than in it.
+_SHORT = 32
+# Fewer elements than these are added before the way is chosen.
+_WORTHWHILE = 2048
+
+
+def _sum(xp: Any, x: Array, *, axis: Any, keep: bool) -> Array:
+    """The primitive's bits: along a short axis whole columns are added, in NumPy's order, a quarter of its time."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    if axes is not None and len(axes) == 1 and x.ndim > 1 and x.size >= _WORTHWHILE and x.flags.c_contiguous:
+        at = axes[0] % x.ndim
+        total = _short_sum(x, at)
+        if total is not None:
+            return np.expand_dims(total, at) if keep else total
+    return sum_.forward(xp, x, axis=axis, keep=keep)  # type: ignore[misc]  # it has a function
+
+
+def _short_sum(x: HostArray, at: int) -> HostArray | None:
+    """The sum along axis `at` where that, or what lies behind it, is short; None where it is not."""
+    if x.dtype not in (np.float32, np.float64):
+        return None
+    behind = math.prod(x.shape[at + 1 :])
+    if at == x.ndim - 1 and 2 <= x.shape[at] <= _SHORT:
+        total = _pairwise([x[..., i] for i in range(x.shape[at])])
+        return np.add(total, 0.0, out=total)  # NumPy adds a row's sum to 0.0, which no -0.0 survives
+    if 2 <= behind <= _SHORT and x.shape[at] > 1:
+        # with the axis in front rows are added one after the other, as they are where they stand
+        return np.add.reduce(np.ascontiguousarray(np.moveaxis(x, at, 0)), axis=0)
+    return None
+
+
+def _pairwise(columns: list[HostArray]) -> HostArray:
+    """The sum of columns in the order in which NumPy adds up to 128 elements of a row: eight sums, then these."""
+    if len(columns) < 8:
+        return functools.reduce(np.add, columns)
+    whole = len(columns) // 8 * 8
+    a, b, c, d, e, f, g, h = (functools.reduce(np.add, columns[i:whole:8]) for i in range(8))
+    return functools.reduce(np.add, columns[whole:], ((a + b) + (c + d)) + ((e + f) + (g + h)))
 
 
 def _sum_of_squares(flat: HostArray) -> float:
