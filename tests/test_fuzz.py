@@ -80,6 +80,9 @@ FOUND = [
     (STAGES.format("(state \"s\" [] :init zeros-init)"), "E-CONTRACT-011"),
     # a first test that cannot be computed: neither checked nor run
     (STAGES.format("(and (reported \"loss\") (< <= 2.0))"), "E-EVAL-014"),
+    # a declaration without a shape
+    (RUN.format(f'(begin (state "s" :init zeros-init) (sum {W}))', SGD), "E-EVAL-002"),
+    (RUN.format(f'(+ (sum {W}) (sum (param "w" :init zeros-init)))', SGD), "E-EVAL-002"),
     # a text of documentation that is to be computed
     ('(setting rate 2.0 :doc (str "a" "b"))', "E-EVAL-002"),
     ("(setting rate 2.0 :doc rate)", "E-EVAL-002"),

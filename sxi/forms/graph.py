@@ -106,6 +106,8 @@ class _Declaration:
             if key.name not in ("init", "dtype"):
                 raise unknown_keyword(key.span, form.head, key.name, ("init", "dtype"), USAGE[form.head])
             self.options[key.name] = (resolve(value, scope), value.span)
+        if self.shape is None and (self.options or least > 1):
+            malformed(form, form.head, "it has no shape")
         if self.shape is not None and "init" not in self.options:
             malformed(form, form.head, "it has no :init", help=f"add :init, as in {USAGE[form.head]}")
 
