@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from sxi import codes, contracts
 from sxi.arraytype import ArrayType
@@ -119,16 +119,15 @@ class Eager(Frame):
         return self.emitter.constant(self.steps, "i32")
 
     def param(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
-        contracts.parameters_are_made_by_the_model(
-            site.span, form="param", context=self.context or "top level of a file"
-        )
-        raise AssertionError("the rule refuses")
+        self._refuse_declaration("param", site)
 
     def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
-        contracts.parameters_are_made_by_the_model(
-            site.span, form="state", context=self.context or "top level of a file"
+        self._refuse_declaration("state", site)
+
+    def _refuse_declaration(self, form: str, site: CallSite) -> NoReturn:
+        contracts.parameters_are_made_by_the_model.refuse(
+            site.span, form=form, context=self.context or "top level of a file"
         )
-        raise AssertionError("the rule refuses")
 
     def differentiate(
         self, f: Gradient, args: list[Any], keywords: dict[str, Any], span: Span, number: str, call: Any
@@ -149,19 +148,15 @@ class Eager(Frame):
         recording = frame.recording
         counts = [count for _, count in recording.tallies]
         series = [(s, x) for s in recording.series.all() for x in s.values]
-        wanted = [*found, *counts, *[x for _, x in series]]
-        done = self.computed(graph, [x for x in wanted if isinstance(x, Op)], given)
+        done = iter(self.computed(graph, [*found, *counts, *[x for _, x in series]], given))
+        made = rebuilt(out, done)
         guards = [recording.guards.guards[slot] for slot, _ in recording.tallies]
-        self.reported.guards += [(g, self._number(_done(x, done))) for g, x in zip(guards, counts, strict=True)]
-        self.reported.series += [(s, self._number(_done(x, done))) for s, x in series]
-        return (
-            rebuilt(out, iter([done[x.index] for x in found if isinstance(x, Op)]))
-            if not isinstance(out, Op)
-            else done[out.index]
-        )
+        self.reported.guards += [(g, self._number(next(done))) for g in guards]
+        self.reported.series += [(s, self._number(next(done))) for s, _ in series]
+        return made
 
-    def computed(self, graph: Graph, outputs: Sequence[Any], given: dict[int, Any]) -> dict[int, Any]:
-        """The values of a graph's ops that `outputs` need."""
+    def computed(self, graph: Graph, outputs: Sequence[Any], given: dict[int, Any]) -> list[Any]:
+        """What each of `outputs` is: an op's array, computed from those `given` by number, or a host number itself."""
         values = dict(given)
         for op in graph.needed_for(outputs):
             if op.index in values:
@@ -171,7 +166,7 @@ class Eager(Frame):
                 continue
             operands = tuple([values[x.index] if isinstance(x, Op) else x for x in op.operands])
             values[op.index] = self.emitter.emit(op.primitive, operands, op.static, op.type)
-        return values
+        return [values[x.index] if isinstance(x, Op) else x for x in outputs]
 
 
 class _Differentiated(Trace):
@@ -193,8 +188,3 @@ class _Differentiated(Trace):
 
     def state(self, name: str, type: ArrayType | None, init: Any, site: CallSite) -> Any:
         return self.around.state(name, type, init, site)
-
-
-def _done(x: Any, done: dict[int, Any]) -> Any:
-    """An op's array, or the host number itself."""
-    return done[x.index] if isinstance(x, Op) else x

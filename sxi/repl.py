@@ -36,6 +36,7 @@ from prompt_toolkit.styles import Style
 from sxi import __version__
 from sxi.kept import KeptLines
 from sxi.lexemes import indentation, is_whole, lexemes, matching, openness
+from sxi.streams import is_unicode
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
@@ -97,11 +98,6 @@ def write(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def is_unicode() -> bool:
-    """Whether the terminal draws more than ASCII."""
-    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
-
-
 class Prompting:
     """What both kinds of prompt share: a session that is made in a thread, and its answers printed."""
 
@@ -126,7 +122,7 @@ class Prompting:
         try:
             from sxi.session import Screen, Session  # noqa: PLC0415  # behind the prompt
 
-            self.made = Session(device=self.device, screen=Screen(unicode=is_unicode()), behind=self.behind)
+            self.made = Session(device=self.device, screen=Screen(unicode=is_unicode(sys.stdout)), behind=self.behind)
         except BaseException as fault:  # it is raised where the session is asked for
             self.fault = fault
         finally:

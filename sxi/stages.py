@@ -108,18 +108,25 @@ def check_tests(stages: list[CheckedStage], host: Any) -> None:
     After the first step of all, what a pass reports that has not been taken then is nil.
     """
     for number, stage in enumerate(stages, 1):
-        reported = _reported_by(stages)
+        if stage.form is None or stage.form.until is None:
+            continue
         if number == 1:
             first = [None, *_first_passes(stage)]
             reported = {key: series for key, series in _reported_by([stage]).items() if key[1] in first}
-        errors = [_error_of_test(stage, host, number, reported, value) for value in _TRIED]
-        if number > 1:
-            errors.append(_error_of_test(stage, host, number, {}, 0.0))
-        error = errors[0]
-        if error is not None and None not in errors:
+            tried = [(reported, value) for value in _TRIED]
+        else:
+            reported = _reported_by(stages)
+            tried = [*[(reported, value) for value in _TRIED], ({}, 0.0)]
+        errors = []
+        for case in tried:
+            error = _error_of_test(stage, host, number, *case)
+            if error is None:
+                break
+            errors.append(error)
+        else:
             if number == 1:
-                error.notes.append("it is computed after every step, and what has not been reported then is nil")
-            raise error
+                errors[0].notes.append("it is computed after every step, and what has not been reported then is nil")
+            raise errors[0]
 
 
 def _error_of_test(stage: CheckedStage, host: Any, step: int, reported: Values, value: float) -> SxiError | None:

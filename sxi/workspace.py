@@ -19,7 +19,7 @@ from sxi.errors import SxiError
 from sxi.eval import UNSET
 from sxi.evidence import Seen, parts_of, seen
 from sxi.forms.declare import DECLARATIONS, NAMELESS, Declared, Step, World, defined_name
-from sxi.graph import Graph, Op
+from sxi.graph import Graph
 from sxi.guards import Guard
 from sxi.names import Module
 from sxi.program import Failure, Loaded, Loader, Program
@@ -255,8 +255,7 @@ class Workspace:
                 continue
             parts = parts_of(made, operand)
             wanted = [count, *[part.value for part in parts]]
-            done = frame.computed(looking.graph, [x for x in wanted if isinstance(x, Op)], steps)
-            total, *arrays = [self._host_array(done[x.index] if isinstance(x, Op) else x) for x in wanted]
+            total, *arrays = [self._host_array(x) for x in frame.computed(looking.graph, wanted, steps)]
             if total != 0:
                 return seen(parts, arrays)
         return {}

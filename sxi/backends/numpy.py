@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from math import isfinite, isnan
+from math import isfinite, isnan, prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from sxi.backends import Array, HostArray, as_f64
 from sxi.primitives.compare import round_bf16
 from sxi.primitives.declare import Primitive
 from sxi.primitives.reduce import sum_
+from sxi.primitives.rules import axes_of
 
 # Halfway from f32's largest number to 2^128: the least magnitude that rounds to f32's infinity.
 _F32_LIMIT = 2.0**128 - 2.0**103
@@ -149,12 +149,11 @@ _WORTHWHILE = 2048
 
 def _sum(xp: Any, x: Array, *, axis: Any, keep: bool) -> Array:
     """The primitive's bits: along a short axis whole columns are added, in NumPy's order, a quarter of its time."""
-    axes = (axis,) if isinstance(axis, int) else axis
-    if axes is not None and len(axes) == 1 and x.ndim > 1 and x.size >= _WORTHWHILE and x.flags.c_contiguous:
-        at = axes[0] % x.ndim
-        total = _short_sum(x, at)
+    axes = axes_of(axis, x.ndim)
+    if len(axes) == 1 and x.ndim > 1 and x.size >= _WORTHWHILE and x.flags.c_contiguous:
+        total = _short_sum(x, axes[0])
         if total is not None:
-            return np.expand_dims(total, at) if keep else total
+            return np.expand_dims(total, axes) if keep else total
     return sum_.forward(xp, x, axis=axis, keep=keep)  # type: ignore[misc]  # it has a function
 
 
@@ -162,7 +161,7 @@ def _short_sum(x: HostArray, at: int) -> HostArray | None:
     """The sum along axis `at` where that, or what lies behind it, is short; None where it is not."""
     if x.dtype not in (np.float32, np.float64):
         return None
-    behind = math.prod(x.shape[at + 1 :])
+    behind = prod(x.shape[at + 1 :])
     if at == x.ndim - 1 and 2 <= x.shape[at] <= _SHORT:
         total = _pairwise([x[..., i] for i in range(x.shape[at])])
         return np.add(total, 0.0, out=total)  # NumPy adds a row's sum to 0.0, which no -0.0 survives
